@@ -1,0 +1,32 @@
+# Two commands: `make demo` and `make test`. Both set up what they need in .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
+
+.PHONY: demo test check bench clean help
+
+help: ## Say what there is
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
+
+demo: $(VENV)/demo.stamp ## Train an MLP on MNIST in JAX, fed by gristmill (DEMO="--data DIR" for all of it)
+	$(BIN)/python -m gristmill.demo $(DEMO)
+
+test: check ## Run every check
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(VENV)/test.stamp ## Run the linter and the type checker
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: $(VENV)/bench.stamp ## Measure gristmill and its peers in one run (BENCH="--help" for more)
+	$(BIN)/python -m benchmarks $(BENCH)
+
+clean: ## Remove what the other commands made
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/%.stamp: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) ".[$*]"
+	touch $@

@@ -1,0 +1,155 @@
+"""The command: run the rows asked for, show the tables."""
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks import _mnist
+from benchmarks._judge import judge
+from benchmarks._report import INSTALL, failures, markdown, missing
+from benchmarks._runner import Result, run_rows
+from benchmarks.rows import ROWS
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure gristmill and its peers side by side on this machine.",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=list(ROWS),
+        metavar="ROW",
+        help=f"one of {', '.join(ROWS)}; may be repeated",
+    )
+    parser.add_argument("--rounds", type=int, help="rounds per row (default 5; 1 with --quick)")
+    parser.add_argument(
+        "--quick", action="store_true", help="see that all of it runs: the figures mean little"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure to FILE")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="where MNIST's four idx files are (default: the packaged sample, tiled)",
+    )
+    parser.add_argument(
+        "--markdown", action="store_true", help="print Markdown, to paste into the README"
+    )
+    options = parser.parse_args(arguments)
+    if options.rounds is None:
+        options.rounds = 1 if options.quick else 5
+    if options.rounds < 1:
+        parser.error(f"`--rounds` must be at least 1, got {options.rounds}.")
+    return options
+
+
+def tell(message: str) -> None:
+    """Say something that is not part of the tables."""
+    sys.stderr.write(message + "\n")
+
+
+def tell_progress(message: str) -> None:
+    """Say what runs now, over what ran before where the terminal can."""
+    sys.stderr.write(f"\r\x1b[K{message}" if sys.stderr.isatty() else message + "\n")
+    sys.stderr.flush()
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+        "load_at_start": os.getloadavg()[0],
+    }
+
+
+def versions(results: list[Result]) -> dict[str, str]:
+    """The version of every package that ran."""
+    return {result.contender.package: result.version for result in results if result.version}
+
+
+def document(
+    host: dict[str, Any], options: argparse.Namespace, origin: str, results: dict[str, list[Result]]
+) -> dict[str, Any]:
+    """Every figure of the run, for machines."""
+    everything = [result for row in results.values() for result in row]
+    return {
+        "machine": host,
+        "rounds": options.rounds,
+        "quick": options.quick,
+        "data": origin,
+        "versions": versions(everything),
+        "rows": {
+            name: {
+                "results": [asdict(result) for result in found],
+                "targets": [
+                    {"target": str(verdict.target), "reached": verdict.reached, "met": verdict.met}
+                    for verdict in judge(ROWS[name], found)
+                ],
+            }
+            for name, found in results.items()
+        },
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmarks; the code is 1 if a contender failed or delivered wrong content."""
+    options = parse(arguments)
+    rows = [ROWS[name] for name in ROWS if not options.only or name in options.only]
+    host = machine()
+    if host["load_at_start"] > 0.5:
+        tell(f"Load average {host['load_at_start']:.1f}: the machine is busy, figures will be low.")
+    with tempfile.TemporaryDirectory(prefix="gristmill-bench-") as folder:
+        origin = "none"
+        if any(row.name.startswith("mnist") for row in rows):
+            try:
+                origin = _mnist.prepare(options.data, Path(folder))
+            except ModuleNotFoundError as error:
+                tell(f"The images come with gristmill: {error}. Run: {INSTALL}")
+                return 2
+            except ValueError as error:
+                tell(f"The images could not be read: {error}")
+                return 2
+        results = run_rows(
+            rows,
+            data=Path(folder),
+            num_rounds=options.rounds,
+            max_seconds=1.0 if options.quick else 5.0,
+            tell=tell_progress,
+        )
+    if sys.stderr.isatty():
+        tell_progress("")
+    everything = [result for found in results.values() for result in found]
+    if options.markdown or importlib.util.find_spec("rich") is None:
+        sys.stdout.write(markdown(rows, results) + "\n")
+    else:
+        terminal = importlib.import_module("benchmarks._terminal")
+        terminal.show(rows, results)
+    packages = ", ".join(f"{name} {text}" for name, text in versions(everything).items())
+    about = f"Python {host['python']}, {host['cpus']} CPUs, {host['platform']}; {packages}."
+    sys.stdout.write(
+        f"\n{about}\nMedians of {options.rounds} rounds, a fresh process each; "
+        f"MNIST: {origin}.{' QUICK RUN: do not quote.' if options.quick else ''}\n"
+    )
+    for text in (*failures(everything), missing(everything)):
+        if text:
+            tell(text)
+    if options.json:
+        options.json.write_text(json.dumps(document(host, options, origin, results), indent=2))
+    return 1 if any(result.error for result in everything) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""One contender, once: the process that the runner starts."""
+
+import importlib
+import importlib.metadata
+import json
+import os
+import sys
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks._model import Settings
+from benchmarks.rows import ROWS
+
+
+def main() -> None:
+    """Do what the request on the command line says, and write the answer to the file it names."""
+    request = json.loads(sys.argv[1])
+    answer_file = Path(request["answer"])
+    try:
+        answer = run(request)
+    except ModuleNotFoundError as error:
+        row = ROWS[request["row"]]
+        package = row.contenders[request["contender"]].package
+        missing = (error.name or "").partition(".")[0] == package
+        answer = {"missing": package} if missing else {"error": traceback.format_exc()}
+    except Exception:
+        answer = {"error": traceback.format_exc()}
+    answer_file.write_text(json.dumps(answer))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # a peer's threads, stopped half-way through an epoch, are not to hold up the exit
+
+
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    """Import the contender's program and measure it as its row says."""
+    row = ROWS[request["row"]]
+    contender = row.contenders[request["contender"]]
+    module_name, function_name = contender.program.split(":")
+    module = importlib.import_module(f"benchmarks.contenders.{module_name}")
+    settings = Settings(
+        data=Path(request["data"]),
+        max_seconds=request["max_seconds"],
+        verify=request["verify"],
+    )
+    measurement = row.measure(getattr(module, function_name), contender, settings)
+    return {"measurement": asdict(measurement), "version": version(contender.package)}
+
+
+def version(package: str) -> str:
+    """The version of the distribution that provides `package`."""
+    distributions = importlib.metadata.packages_distributions().get(package)
+    return importlib.metadata.version(distributions[0]) if distributions else "from source"
+
+
+if __name__ == "__main__":
+    main()

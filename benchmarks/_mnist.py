@@ -1,0 +1,51 @@
+"""The images every MNIST row reads: prepared once, loaded by each process."""
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NUM_RECORDS = 60_000
+BATCH_SIZE = 128
+
+
+@dataclass(frozen=True)
+class Mnist:
+    """Images and their labels in memory."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.uint8]
+
+
+class RecordSource:
+    """One record at a time, as users write it: an image and its label as a Python int."""
+
+    def __init__(self, mnist: Mnist) -> None:
+        self._images = mnist.images
+        self._labels = mnist.labels
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
+        return self._images[index], int(self._labels[index])
+
+
+def prepare(directory: Path | None, folder: Path) -> str:
+    """Write the records as `.npy` files into `folder`; say where they came from."""
+    demo: Any = importlib.import_module("gristmill.demo")  # not on top: --help needs no loader
+    mnist = demo.load_mnist(directory)
+    images, labels = mnist.train_images, mnist.train_labels
+    np.save(folder / "images.npy", np.resize(images, (NUM_RECORDS, *images.shape[1:])))
+    np.save(folder / "labels.npy", np.resize(labels, NUM_RECORDS))
+    if directory is None:
+        return f"the packaged sample of {len(images):,} images, tiled to {NUM_RECORDS:,}"
+    return f"{len(images):,} images from --data"
+
+
+def load(folder: Path) -> Mnist:
+    """Read what `prepare` wrote."""
+    return Mnist(np.load(folder / "images.npy"), np.load(folder / "labels.npy"))

@@ -1,0 +1,31 @@
+"""The tables in colour, where rich is installed."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks._model import Role, Row
+from benchmarks._report import cells, conclusions
+from benchmarks._runner import Result
+
+_STYLES = {Role.OURS: "bold green", Role.LIMIT: "dim", Role.INFO: "italic", Role.PEER: ""}
+
+
+def show(rows: list[Row], results: dict[str, list[Result]]) -> None:
+    """One table for each row, and what it says."""
+    console = Console(markup=False)  # `images[rows]` is not markup
+    if not console.is_terminal:
+        console = Console(markup=False, width=120)
+    for row in rows:
+        headings, lines = cells(row, results[row.name])
+        table = Table(title=f"{row.name}: {row.title}", title_justify="left")
+        for heading in headings:
+            text = heading in ("contender", "how", "note")
+            table.add_column(heading, justify="left" if text else "right", no_wrap=True)
+        for result, line in zip(results[row.name], lines, strict=True):
+            table.add_row(*map(Text, line), style=_STYLES[result.contender.role])
+        console.print(table)
+        for line in conclusions(row, results[row.name]):
+            bad = "NOT MET" in line or "DIFFERENT" in line or "as fast as" in line
+            console.print(line, style="red" if bad else "green", highlight=False)
+        console.print()

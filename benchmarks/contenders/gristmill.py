@@ -1,0 +1,56 @@
+"""gristmill: Grain's programs unchanged, and those over columns."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gristmill
+from benchmarks._mnist import BATCH_SIZE, Mnist
+from benchmarks.contenders import _grain_api
+from benchmarks.rows.integers import BATCH_SIZE as INTEGERS_BATCH_SIZE
+
+mnist = partial(_grain_api.mnist, gristmill)
+integers = partial(_grain_api.integers, gristmill)
+billion = partial(_grain_api.billion, gristmill)
+
+
+def columns(data: Mnist, *, shuffle: bool) -> Callable[[], Any]:
+    """MNIST as two arrays."""
+    source = gristmill.ArraySource((data.images, data.labels))
+    loader = gristmill.DataLoader(
+        data_source=source,
+        sampler=gristmill.IndexSampler(
+            num_records=len(source),
+            shard_options=gristmill.NoSharding(),
+            shuffle=shuffle,
+            num_epochs=1,
+            seed=0,
+        ),
+        operations=[gristmill.Batch(BATCH_SIZE)],
+    )
+    return lambda: iter(loader)
+
+
+class AddOneToColumns(gristmill.Map):
+    """Plus one, for one element or for a column of them."""
+
+    def map(self, element: Any) -> Any:
+        return element + 1
+
+    def map_batch(self, batch: NDArray[Any]) -> NDArray[Any]:
+        return batch + 1
+
+
+def integer_columns(count: int) -> Callable[[], Any]:
+    """The integers as an array, with a transform that keeps it one."""
+    loader = gristmill.DataLoader(
+        data_source=gristmill.ArraySource(np.arange(count)),
+        sampler=gristmill.SequentialSampler(
+            num_records=count, shard_options=gristmill.NoSharding()
+        ),
+        operations=[AddOneToColumns(), gristmill.Batch(INTEGERS_BATCH_SIZE)],
+    )
+    return lambda: iter(loader)

@@ -1,0 +1,84 @@
+"""No loader: what a bare loop reaches on the same source."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks._mnist import BATCH_SIZE, Mnist, RecordSource
+from benchmarks.rows.integers import BATCH_SIZE as INTEGERS_BATCH_SIZE
+
+Batch = tuple[NDArray[Any], NDArray[Any]]
+
+
+def fill(source: RecordSource, indices: Sequence[int]) -> Batch:
+    """Record by record into the arrays of the batch."""
+    images = np.empty((len(indices), 28, 28), np.uint8)
+    labels = np.empty(len(indices), np.int64)
+    for row, index in enumerate(indices):
+        images[row], labels[row] = source[index]
+    return images, labels
+
+
+def stack(source: RecordSource, indices: Sequence[int]) -> Batch:
+    """All records of the batch, then `np.stack`."""
+    images, labels = zip(*[source[index] for index in indices], strict=True)
+    return np.stack(images), np.array(labels)
+
+
+def concatenate(source: RecordSource, indices: Sequence[int]) -> Batch:
+    """All records of the batch, then `np.concatenate`."""
+    images, labels = zip(*[source[index] for index in indices], strict=True)
+    return np.concatenate(images).reshape(len(images), 28, 28), np.array(labels)
+
+
+BATCHERS = {"fill": fill, "stack": stack, "concatenate": concatenate}
+
+
+def mnist(data: Mnist, *, shuffle: bool, batcher: str) -> Callable[[], Iterator[Batch]]:
+    """A loop over the per-record source."""
+    source = RecordSource(data)
+    make = BATCHERS[batcher]
+
+    def start() -> Iterator[Batch]:
+        count = len(source)
+        order: Sequence[int] = range(count)
+        if shuffle:
+            order = np.random.default_rng(0).permutation(count).tolist()
+        for first in range(0, count, BATCH_SIZE):
+            yield make(source, order[first : first + BATCH_SIZE])
+
+    return start
+
+
+def columns(data: Mnist, *, take: bool) -> Callable[[], Iterator[Batch]]:
+    """A loop of gathers from the arrays."""
+    images, labels = data.images, data.labels
+
+    def start() -> Iterator[Batch]:
+        order = np.random.default_rng(0).permutation(len(labels))
+        for first in range(0, len(order), BATCH_SIZE):
+            rows = order[first : first + BATCH_SIZE]
+            if take:
+                yield images.take(rows, axis=0), labels.take(rows)
+            else:
+                yield images[rows], labels[rows]
+
+    return start
+
+
+def add_one(element: int) -> int:
+    """A plain Python callable."""
+    return element + 1
+
+
+def integers(count: int) -> Callable[[], Iterator[NDArray[Any]]]:
+    """A loop that calls the Python function on every integer."""
+
+    def start() -> Iterator[NDArray[Any]]:
+        for first in range(0, count, INTEGERS_BATCH_SIZE):
+            rows = range(first, min(first + INTEGERS_BATCH_SIZE, count))
+            yield np.array([add_one(index) for index in rows])
+
+    return start

@@ -1,0 +1,72 @@
+"""Integers plus one: what a loader costs when the work is nothing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks._check import check_batch_sizes, check_in_order
+from benchmarks._clock import time_epoch
+from benchmarks._model import Contender, Measurement, Role, Row, Settings, Target
+
+NUM_RECORDS = 300_000
+BATCH_SIZE = 1000
+
+
+def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
+    """Time an epoch of integers; every one of them is compared, so nothing is left to verify."""
+    start = program(NUM_RECORDS, **contender.arguments)
+    epoch = time_epoch(start, lambda batch: batch, settings.max_seconds)
+    check_batch_sizes(epoch, BATCH_SIZE, NUM_RECORDS)
+    check_in_order(epoch, np.arange(1, NUM_RECORDS + 1))
+    return Measurement(
+        metrics={"records_per_s": len(epoch.values) / epoch.seconds},
+        records=len(epoch.values),
+        complete=epoch.complete,
+    )
+
+
+def contender(
+    family: str, how: str, role: Role, package: str, program: str, **arguments: Any
+) -> Contender:
+    """A contender, in one line."""
+    return Contender(
+        family=family, how=how, role=role, package=package, program=program, arguments=arguments
+    )
+
+
+PEER = Role.PEER
+TORCH, TF = "torch:integers", "tf_data:integers"
+
+ROW = Row(
+    name="integers",
+    title="300k integers, +1, batch 1000, no workers",
+    measure=measure,
+    contenders=(
+        contender("Grain", "default threads", PEER, "grain", "grain:integers"),
+        contender("Grain", "num_threads=0", PEER, "grain", "grain:integers", num_threads=0),
+        contender("PyTorch", "by element", PEER, "torch", TORCH, vectorised=False),
+        contender("PyTorch", "by batch, __getitems__", PEER, "torch", TORCH, vectorised=True),
+        contender(
+            "tf.data", "by element", PEER, "tensorflow", TF, vectorised=False, prefetch=False
+        ),
+        contender(
+            "tf.data",
+            "by element, prefetch",
+            PEER,
+            "tensorflow",
+            TF,
+            vectorised=False,
+            prefetch=True,
+        ),
+        contender(
+            "tf.data", "by batch, prefetch", PEER, "tensorflow", TF, vectorised=True, prefetch=True
+        ),
+        contender("limit", "bare loop by element", Role.LIMIT, "numpy", "limit:integers"),
+        contender("gristmill", "by element", Role.OURS, "gristmill", "gristmill:integers"),
+        contender(
+            "gristmill", "by batch, map_batch", Role.INFO, "gristmill", "gristmill:integer_columns"
+        ),
+    ),
+    targets=(Target(times=3_000_000),),
+)

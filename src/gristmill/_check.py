@@ -1,0 +1,72 @@
+"""Check arguments where the user wrote them, and name them in the message."""
+
+import operator
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+from gristmill.errors import PlanError, PlanTypeError
+
+T = TypeVar("T")
+
+
+def as_int(name: str, value: Any, *, minimum: int = 0, maximum: int | None = None) -> int:
+    """Take any integer, NumPy's included, within bounds.
+
+    >>> as_int("batch_size", 128, minimum=1)
+    128
+    """
+    if isinstance(value, bool):
+        raise PlanTypeError(f"`{name}` must be an integer, got {value!r}.")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise PlanTypeError(
+            f"`{name}` must be an integer, got {value!r} of type {type(value).__name__}."
+        ) from None
+    if number < minimum:
+        raise PlanError(f"`{name}` must be at least {minimum}, got {number}.")
+    if maximum is not None and number > maximum:
+        raise PlanError(f"`{name}` must be at most {maximum}, got {number}.")
+    return number
+
+
+def as_kind(name: str, value: Any, kind: type[T], *, remedy: str) -> T:
+    """Take an instance of a class.
+
+    >>> as_kind("name", "gristmill", str, remedy="Pass text.")
+    'gristmill'
+    """
+    if not isinstance(value, kind):
+        raise PlanTypeError(f"`{name}` must be {kind.__name__}, got {value!r}. {remedy}")
+    return value
+
+
+def as_list(name: str, value: Any) -> list[Any]:
+    """Take a sequence as a list.
+
+    >>> as_list("operations", (1, 2))
+    [1, 2]
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise PlanTypeError(f"`{name}` must be a list, got {value!r}. Put it in brackets.")
+    return list(cast("Sequence[Any]", value))
+
+
+def as_bool(name: str, value: Any) -> bool:
+    """Take `True` or `False`, NumPy's included, and nothing that only counts as one.
+
+    >>> as_bool("shuffle", False)
+    False
+    """
+    if type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise PlanTypeError(f"`{name}` must be True or False, got {value!r}.")
+
+
+def as_seed(value: Any) -> int:
+    """Take a seed of 32 bits, which is what Grain's order is keyed with.
+
+    >>> as_seed(42)
+    42
+    """
+    return as_int("seed", value, maximum=2**32 - 1)

@@ -1,0 +1,32 @@
+"""The user's file and line that added a step."""
+
+import inspect
+import warnings
+from pathlib import Path
+
+from gristmill.errors import GristmillWarning
+
+_PACKAGE = str(Path(__file__).parent)
+
+
+def call_site() -> str:
+    """Give `file:line` of the nearest caller outside gristmill.
+
+    >>> call_site().rpartition(":")[2].isdigit()
+    True
+    """
+    return ":".join(map(str, _user_line()))
+
+
+def warn_user(message: str) -> None:
+    """Warn, pointing at the user's line."""
+    file, line = _user_line()
+    warnings.warn_explicit(message, GristmillWarning, file, line)
+
+
+def _user_line() -> tuple[str, int]:
+    frame = inspect.currentframe()
+    assert frame is not None  # CPython has frames
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno

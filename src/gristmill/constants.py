@@ -1,0 +1,11 @@
+"""The names under which a record's metadata travel as features."""
+
+DATASET_INDEX = "_dataset_index"
+EPOCH = "_epoch"
+INDEX = "_index"
+RECORD = "_record"
+RECORD_KEY = "_record_key"
+SEED = "_seed"
+META_FEATURES = frozenset({DATASET_INDEX, EPOCH, INDEX, RECORD, RECORD_KEY, SEED})
+
+__all__ = ["DATASET_INDEX", "EPOCH", "INDEX", "META_FEATURES", "RECORD", "RECORD_KEY", "SEED"]

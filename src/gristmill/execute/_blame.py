@@ -1,0 +1,41 @@
+"""Call the user's code, and say which step and record an exception of it belongs to."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gristmill.execute._track import Track
+from gristmill.plan import Node, SampleNode, sample_of
+
+
+def call_each(
+    node: Node, track: Track, function: Callable[..., Any], *arguments: Iterable[Any]
+) -> list[Any]:
+    """Call the user's function for each element; an exception gains a note that names it."""
+    results: list[Any] = []
+    try:
+        results.extend(map(function, *arguments))  # what was done before an exception stays in
+    except Exception as error:
+        blame(error, node, track, len(results))
+        raise
+    if len(results) < len(track):
+        error = RuntimeError("A step raised StopIteration, which would have ended the stream.")
+        blame(error, node, track, len(results))
+        raise error
+    return results
+
+
+def blame(error: BaseException, node: Node, track: Track, row: int) -> None:
+    """Add a note to an exception: the step, where it was added, the record."""
+    position = int(track.origins[row, 0])
+    step = f"reading {node.parent.label}" if isinstance(node, SampleNode) else node.label
+    note = f"In {step}, added at {node.site}, on {_record_name(node, position)}."
+    if note not in getattr(error, "__notes__", ()):  # a source may raise one object twice
+        error.add_note(note)
+
+
+def _record_name(node: Node, position: int) -> str:
+    try:
+        key = sample_of(node).metadata(position).record_key
+    except Exception:  # a user's sampler: whatever ails it is not what is being told
+        return f"position {position} of the stream"
+    return f"record {key} of the source (position {position} of the stream)"

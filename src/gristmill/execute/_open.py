@@ -1,0 +1,94 @@
+"""From a plan to stages: what is random access is read by ranges, the rest runs above, in order."""
+
+import time
+from collections.abc import Callable
+
+from gristmill.execute._batch import BatchStage, batch_reader
+from gristmill.execute._block import Block
+from gristmill.execute._executor import InlineExecutor
+from gristmill.execute._feed import FeedStage
+from gristmill.execute._filter import filter_step
+from gristmill.execute._flat_map import flat_map_step
+from gristmill.execute._map import map_step, map_with_index_step, random_map_step
+from gristmill.execute._sample import sample_reader
+from gristmill.execute._stage import Outcome, Stage, StepStage, attempt
+from gristmill.plan import (
+    BatchNode,
+    FilterNode,
+    FlatMapNode,
+    MapNode,
+    MapWithIndexNode,
+    Node,
+    RandomMapNode,
+    Step,
+    sample_of,
+    steps_of,
+)
+
+
+def open_stages(plan: Node) -> Stage:
+    """Give the top stage of a plan.
+
+    The cut is below the first batch over a sparse parent: what goes into it is known only in order.
+    """
+    steps = steps_of(plan)
+    streams = [isinstance(step, BatchNode) and not step.is_dense for step in steps]
+    cut = streams.index(True) if True in streams else len(steps)
+    base: Node = steps[cut - 1] if cut else sample_of(plan)
+    read = _reader(plan, steps[:cut])
+
+    def read_timed(positions: range) -> Outcome:
+        start = time.perf_counter()
+        outcome = attempt(read, positions)
+        return Outcome(outcome.block, outcome.error, time.perf_counter() - start)
+
+    stage: Stage = FeedStage(
+        InlineExecutor(read_timed),
+        length=base.length(),
+        records_per_position=base.records_per_position,
+    )
+    for step in steps[cut:]:
+        if isinstance(step, BatchNode):
+            stage = BatchStage(step, stage)
+        else:
+            stage = StepStage(_step_runner(plan, step), stage)
+    return stage
+
+
+def num_flat_maps(plan: Node) -> int:
+    """Count the flat maps of a plan: a cursor has a number for each."""
+    return sum(isinstance(step, FlatMapNode) for step in steps_of(plan))
+
+
+def _reader(plan: Node, steps: list[Step | BatchNode]) -> Callable[[range], Block]:
+    read = sample_reader(sample_of(plan), num_flat_maps=num_flat_maps(plan))
+    for step in steps:
+        if isinstance(step, BatchNode):
+            read = batch_reader(step, read)
+        else:
+            read = _then(read, _step_runner(plan, step))
+    return read
+
+
+def _then(
+    read: Callable[[range], Block], run: Callable[[Block], Block]
+) -> Callable[[range], Block]:
+    return lambda positions: run(read(positions))
+
+
+def _step_runner(plan: Node, step: Step) -> Callable[[Block], Block]:
+    above = steps_of(plan)[steps_of(plan).index(step) + 1 :]
+    match step:
+        case MapNode():
+            return map_step(step)
+        case MapWithIndexNode():
+            return map_with_index_step(step)
+        case RandomMapNode():
+            goes_on = any(isinstance(later, RandomMapNode) for later in above)
+            return random_map_step(step, goes_on=goes_on)
+        case FilterNode():
+            return filter_step(step)
+        case FlatMapNode():
+            return flat_map_step(step, level=num_flat_maps(step))
+        case _:
+            raise TypeError(f"{type(step).__name__} is not a step that works on one element")

@@ -1,0 +1,211 @@
+"""The keyword face: a source, a sampler and operations make a plan; its iterator runs it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+from gristmill._check import as_int, as_kind, as_list
+from gristmill._site import call_site
+from gristmill.checkpoint import Fingerprint, decode_state, encode_state
+from gristmill.errors import StateError
+from gristmill.execute import Stream
+from gristmill.options import MultiprocessingOptions, NoSharding, ReadOptions, ShardOptions
+from gristmill.order import IndexSampler, Sampler
+from gristmill.plan import (
+    Node,
+    SampleNode,
+    SourceNode,
+    sample_of,
+    shard_for,
+    steps_of,
+    with_operation,
+)
+from gristmill.transforms import Batch, Operation, Transformation
+from gristmill.types import Element, RandomAccessDataSource
+
+
+@final
+class DataLoader:
+    """The elements of a source, in the order of a sampler, after some operations.
+
+    The stream depends on these three and the shard alone. How it is computed (`worker_count`,
+    `worker_buffer_size`, `read_options`) never changes an element, a batch or a state.
+
+    >>> loader = DataLoader(
+    ...     data_source=range(10),
+    ...     sampler=IndexSampler(num_records=10, shuffle=True, seed=0, num_epochs=1),
+    ...     operations=[lambda x: x + 100, Batch(4)],
+    ... )
+    >>> [batch.tolist() for batch in loader]
+    [[100, 104, 106, 107], [108, 103, 101, 109], [105, 102]]
+
+    Args:
+        data_source: Anything with `__len__` and `__getitem__`. It may also offer
+            `__getitems__(indices)`. An `ArraySource` gives whole columns.
+        sampler: `IndexSampler`, `SequentialSampler`, or your own.
+        operations: Transformations, or plain functions, which are taken as maps.
+        worker_count: Worker processes; 0 for none, `None` to let gristmill choose. For now the
+            work is done in this process whatever it says.
+        worker_buffer_size: How many elements each worker makes ahead.
+        shard_options: Which part of the sampler's stream to read; by default the sampler's.
+        read_options: How far to run ahead of the consumer.
+        enable_profiling: Taken for compatibility.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_source: RandomAccessDataSource[Any],
+        sampler: Sampler,
+        operations: Sequence[Transformation | Operation | Any] = (),
+        worker_count: int | None = 0,
+        worker_buffer_size: int = 1,
+        shard_options: ShardOptions | None = None,
+        read_options: ReadOptions | None = None,
+        enable_profiling: bool = False,
+    ) -> None:
+        self._read_options = as_kind(
+            "read_options",
+            ReadOptions() if read_options is None else read_options,
+            ReadOptions,
+            remedy="Pass `ReadOptions(num_threads=...)`.",
+        )
+        self._multiprocessing_options = MultiprocessingOptions(
+            num_workers=0 if worker_count is None else as_int("worker_count", worker_count),
+            per_worker_buffer_size=as_int("worker_buffer_size", worker_buffer_size),
+            enable_profiling=enable_profiling,
+        )
+        site = call_site()
+        plan: Node = SampleNode(
+            site=site,
+            parent=SourceNode(site=site, source=data_source),
+            sampler=sampler,
+            shard=shard_for(sampler, shard_options),
+        )
+        for number, operation in enumerate(as_list("operations", operations)):
+            plan = with_operation(plan, operation, number=number, site=site)
+        self._plan = plan
+
+    @property
+    def plan(self) -> Node:
+        """The pipeline as data."""
+        return self._plan
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """How far to run ahead of the consumer."""
+        return self._read_options
+
+    @property
+    def multiprocessing_options(self) -> MultiprocessingOptions:
+        """How many workers, and how far each makes ahead."""
+        return self._multiprocessing_options
+
+    def __iter__(self) -> "DataLoaderIterator":
+        return DataLoaderIterator(self)
+
+
+@final
+class DataLoaderIterator(Iterator[Element]):
+    """The stream of a `DataLoader`, which can tell where it stands and go on from there.
+
+    >>> loader = load(range(5), num_epochs=1, batch_size=2)
+    >>> iterator = iter(loader)
+    >>> next(iterator)
+    array([0, 1])
+    >>> state = iterator.get_state()
+    >>> other = iter(loader)
+    >>> other.set_state(state)
+    >>> next(other)
+    array([2, 3])
+    """
+
+    def __init__(
+        self, data_loader: DataLoader, state: bytes | None = None, validate_state: bool = True
+    ) -> None:
+        plan, options = data_loader.plan, data_loader.read_options
+        self._plan = plan
+        self._validates = validate_state
+        runs_ahead = options.num_threads > 0 and options.prefetch_buffer_size > 0
+        self._stream = Stream(plan, runs_ahead=runs_ahead)
+        if state is not None:
+            self.set_state(state)
+
+    def __iter__(self) -> "DataLoaderIterator":
+        return self
+
+    def __next__(self) -> Element:
+        return next(self._stream)
+
+    def get_state(self) -> bytes:
+        """Give the place after the last element that was handed out.
+
+        What was made ahead is not part of it, nor is the executor.
+        """
+        return encode_state(self._stream.cursor, _fingerprint(self._plan))
+
+    def set_state(self, state: bytes) -> None:
+        """Go on from a place. A state that does not fit is refused and changes nothing."""
+        cursor = decode_state(state, _fingerprint(self._plan) if self._validates else None)
+        length = sample_of(self._plan).length()
+        if not 0 <= cursor[0] <= length or len(cursor) != len(self._stream.cursor):
+            raise StateError(
+                f"The state is corrupt: it stands at {cursor}, the stream has {length} records."
+            )
+        self._stream.seek(cursor)
+
+    def start_prefetch(self) -> None:
+        """Begin to make the first elements in the background, before they are asked for."""
+        self._stream.start()
+
+    def close(self) -> None:
+        """End what runs in the background. The state can still be read."""
+        self._stream.close()
+
+    def __repr__(self) -> str:
+        return f"DataLoaderIterator(at {self._stream.cursor[0]} of {_fingerprint(self._plan)})"
+
+
+def load(
+    source: RandomAccessDataSource[Any],
+    *,
+    num_epochs: int | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    shard_options: ShardOptions = NoSharding(),  # noqa: B008 - frozen
+    transformations: Sequence[Transformation | Any] = (),
+    batch_size: int | None = None,
+    drop_remainder: bool = False,
+    worker_count: int | None = 0,
+    read_options: ReadOptions | None = None,
+) -> DataLoader:
+    """Make a `DataLoader` with an `IndexSampler` over the whole source.
+
+    >>> [batch.tolist() for batch in load(range(5), num_epochs=1, batch_size=2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    operations = list(transformations)
+    if batch_size is not None:
+        operations.append(Batch(batch_size, drop_remainder))
+    return DataLoader(
+        data_source=source,
+        sampler=IndexSampler(
+            num_records=len(source),
+            shard_options=shard_options,
+            shuffle=shuffle,
+            num_epochs=num_epochs,
+            seed=seed,
+        ),
+        operations=operations,
+        worker_count=worker_count,
+        read_options=read_options,
+    )
+
+
+def _fingerprint(plan: Node) -> Fingerprint:
+    sample = sample_of(plan)
+    return Fingerprint(
+        source=sample.parent.label,
+        order=sample.label,
+        shard=f"{sample.shard.shard_index} of {sample.shard.shard_count}",
+        steps=[step.label for step in steps_of(plan)],
+    )

@@ -1,0 +1,5 @@
+"""Grain's `multiprocessing` module."""
+
+from gristmill.options import MultiprocessingOptions
+
+__all__ = ["MultiprocessingOptions"]

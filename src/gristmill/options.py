@@ -1,0 +1,114 @@
+"""Frozen option values, checked when they are made."""
+
+from dataclasses import dataclass
+
+from gristmill._check import as_bool, as_int, as_kind
+from gristmill._extras import load_extra
+from gristmill.errors import PlanError
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """Which part of the data this process loads: shard `shard_index` of `shard_count`.
+
+    Where the data do not divide evenly, `drop_remainder` leaves the remainder out, so that all
+    shards are equally long; otherwise the first shards get one record more each.
+
+    >>> ShardOptions(shard_index=0, shard_count=2)
+    ShardOptions(shard_index=0, shard_count=2, drop_remainder=False)
+    """
+
+    shard_index: int
+    shard_count: int
+    drop_remainder: bool = False
+
+    def __post_init__(self) -> None:
+        count = as_int("shard_count", self.shard_count, minimum=1)
+        index = as_int("shard_index", self.shard_index)
+        if index >= count:
+            raise PlanError(
+                f"`shard_index` must be in [0, {count}), as `shard_count` is {count}, got {index}."
+            )
+        object.__setattr__(self, "shard_count", count)
+        object.__setattr__(self, "shard_index", index)
+        object.__setattr__(self, "drop_remainder", as_bool("drop_remainder", self.drop_remainder))
+
+
+def as_shard(name: str, value: object) -> ShardOptions:
+    """Take shard options, and say what there is to choose from.
+
+    >>> as_shard("shard_options", ShardOptions(0, 2)).shard_count
+    2
+    """
+    remedy = "Pass `NoSharding()`, `ShardByJaxProcess()` or `ShardOptions(index, count)`."
+    return as_kind(name, value, ShardOptions, remedy=remedy)
+
+
+class NoSharding(ShardOptions):
+    """Every process loads all the data.
+
+    >>> NoSharding()
+    NoSharding(shard_index=0, shard_count=1, drop_remainder=False)
+    """
+
+    def __init__(self) -> None:
+        super().__init__(shard_index=0, shard_count=1, drop_remainder=False)
+
+
+class ShardByJaxProcess(ShardOptions):
+    """One shard for each JAX process: `jax.process_index()` of `jax.process_count()`."""
+
+    def __init__(self, drop_remainder: bool = False) -> None:
+        jax = load_extra("jax", extra="jax", wanted_by="`ShardByJaxProcess`")
+        super().__init__(
+            shard_index=jax.process_index(),
+            shard_count=jax.process_count(),
+            drop_remainder=drop_remainder,
+        )
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How far and how wide to read ahead of the consumer. Never changes what is read.
+
+    With `num_threads=0` or `prefetch_buffer_size=0` nothing runs in the background: the next
+    element is made when it is asked for.
+
+    >>> ReadOptions(num_threads=0)
+    ReadOptions(num_threads=0, prefetch_buffer_size=500)
+    """
+
+    num_threads: int = 16
+    prefetch_buffer_size: int = 500
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_threads", as_int("num_threads", self.num_threads))
+        object.__setattr__(
+            self,
+            "prefetch_buffer_size",
+            as_int("prefetch_buffer_size", self.prefetch_buffer_size),
+        )
+
+
+@dataclass(frozen=True)
+class MultiprocessingOptions:
+    """How many worker processes, and how far each runs ahead. Never changes what they make.
+
+    >>> MultiprocessingOptions(num_workers=2).per_worker_buffer_size
+    1
+    """
+
+    num_workers: int = 0
+    per_worker_buffer_size: int = 1
+    enable_profiling: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_workers", as_int("num_workers", self.num_workers))
+        object.__setattr__(
+            self,
+            "per_worker_buffer_size",
+            as_int("per_worker_buffer_size", self.per_worker_buffer_size),
+        )
+        object.__setattr__(
+            self, "enable_profiling", as_bool("enable_profiling", self.enable_profiling)
+        )

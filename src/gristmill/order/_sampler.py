@@ -1,0 +1,206 @@
+"""Samplers: which record stands at each index of the stream.
+
+                        index   0  1  2  3  4  5  6  7  8  9
+    SequentialSampler, 2 shards s0 s1 s0 s1 s0 s1 s0 s1 s0 s1     shards stride over the records
+    IndexSampler, 2 shards      s0 s1 s0 s1 s0 s1 s0 s1 s0 s1     shards stride over the stream,
+                    record      0  5  1  6  2  7  3  8  4  9      each owns a piece of the records
+
+A sampler of ours answers for many indices at once (`keys`); a user's for one (`__getitem__`).
+"""
+
+import operator
+from collections.abc import Iterator
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+
+from gristmill._check import as_bool, as_int, as_seed
+from gristmill._seed import new_generator
+from gristmill.errors import PlanError
+from gristmill.options import NoSharding, ShardOptions, as_shard
+from gristmill.order._record import RecordMetadata
+from gristmill.order._shard import ENDLESS, contiguous_range, strided_length
+from gristmill.order._shuffle import shuffled
+from gristmill.types import Indices, Span
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """What a user's own sampler must offer: the record at an index of the stream.
+
+    It should raise `IndexError` past its end and may offer `__len__`; without it the length is
+    found by trying. Its `repr` tells it apart in checkpoints.
+    """
+
+    def __getitem__(self, index: int, /) -> RecordMetadata: ...
+
+
+@runtime_checkable
+class BlockSampler(Protocol):
+    """A sampler that answers for many indices in one call."""
+
+    @property
+    def num_records(self) -> int: ...
+
+    @property
+    def shard_options(self) -> ShardOptions: ...
+
+    @property
+    def seed(self) -> int | None: ...
+
+    def num_positions(self, shard: ShardOptions) -> int:
+        """Count the elements that a shard gets."""
+        ...
+
+    def keys(self, indices: Span) -> Span:
+        """Give the record at each index of the stream."""
+        ...
+
+
+@final
+class SequentialSampler:
+    """All records once, in the order of the source.
+
+    >>> [SequentialSampler(3)[i].record_key for i in range(3)]
+    [0, 1, 2]
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        shard_options: ShardOptions = NoSharding(),  # noqa: B008 - frozen
+        seed: int | None = None,
+    ) -> None:
+        self.num_records = as_int("num_records", num_records, minimum=1)
+        self.shard_options = as_shard("shard_options", shard_options)
+        self.seed = None if seed is None else as_seed(seed)
+        shards = shard_options.shard_count
+        rest = self.num_records % shards if shard_options.drop_remainder else 0
+        self._length = self.num_records - rest
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:  # Grain's to the letter: checkpoints hold it
+        return (
+            f"SequentialSampler(num_records={self.num_records}, "
+            f"shard_options={self.shard_options!r})"
+        )
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        return _metadata(self, index, len(self))
+
+    def __iter__(self) -> Iterator[RecordMetadata]:
+        return map(self.__getitem__, range(len(self)))
+
+    def num_positions(self, shard: ShardOptions) -> int:
+        """Count the elements that a shard gets."""
+        return strided_length(len(self), shard)
+
+    def keys(self, indices: Span) -> Span:
+        """Give the record at each index of the stream."""
+        return indices
+
+
+@final
+class IndexSampler:
+    """All records for `num_epochs` epochs, or without end, shuffled anew in each if asked.
+
+    With shard options, a shard owns a contiguous piece of the records and shuffles within it.
+
+    >>> sampler = IndexSampler(num_records=5, shuffle=True, seed=42, num_epochs=2)
+    >>> [sampler[index].record_key for index in range(len(sampler))]
+    [4, 1, 2, 3, 0, 2, 0, 3, 1, 4]
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        shard_options: ShardOptions = NoSharding(),  # noqa: B008 - frozen
+        shuffle: bool = False,
+        num_epochs: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.num_records = as_int("num_records", num_records, minimum=1)
+        self.shard_options = as_shard("shard_options", shard_options)
+        self.shuffle = as_bool("shuffle", shuffle)
+        self.num_epochs = (
+            None if num_epochs is None else as_int("num_epochs", num_epochs, minimum=1)
+        )
+        if self.shuffle and seed is None:
+            raise PlanError("`shuffle` needs a `seed`. Pass one, such as `seed=0`.")
+        self.seed = None if seed is None else as_seed(seed)
+        self._own = contiguous_range(self.num_records, shard_options)
+        if not self._own:
+            raise PlanError(
+                f"Shard {shard_options.shard_index} of {shard_options.shard_count} gets none of "
+                f"{self.num_records} records. Use fewer shards."
+            )
+
+    def __len__(self) -> int:
+        if self.num_epochs is None:
+            return ENDLESS
+        shards = self.shard_options.shard_count
+        rest = self.num_records % shards if self.shard_options.drop_remainder else 0
+        return (self.num_records - rest) * self.num_epochs
+
+    def __repr__(self) -> str:  # Grain's to the letter: checkpoints hold it
+        return (
+            f"IndexSampler(num_records={self.num_records}, "
+            f"shard_options={self.shard_options!r}, shuffle={self.shuffle}, "
+            f"num_epochs={self.num_epochs}, seed={self.seed})"
+        )
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        return _metadata(self, index, len(self))
+
+    def __iter__(self) -> Iterator[RecordMetadata]:
+        return map(self.__getitem__, range(len(self)))
+
+    def num_positions(self, shard: ShardOptions) -> int:
+        """Count the elements that a shard gets."""
+        if self.shard_options.shard_count == 1:
+            return strided_length(len(self), shard)
+        return ENDLESS if self.num_epochs is None else len(self._own) * self.num_epochs
+
+    def keys(self, indices: Span) -> Span:
+        """Give the record at each index of the stream."""
+        size = len(self._own)
+        if not self.shuffle and isinstance(indices, range):
+            regular = self._regular_keys(indices, size)
+            if regular is not None:
+                return regular
+        places = np.asarray(indices, dtype=np.int64) // self.shard_options.shard_count
+        epochs, offsets = np.divmod(places, size)
+        if self.shuffle:
+            offsets = self._shuffled(epochs, offsets, size)
+        return offsets + self._own.start
+
+    def _regular_keys(self, indices: range, size: int) -> range | None:
+        """Give the keys as a range, where all the indices are evenly spaced in one epoch."""
+        shards = self.shard_options.shard_count
+        step, uneven = divmod(indices.step, shards)
+        if uneven or not indices:
+            return None
+        first, last = indices[0] // shards, indices[-1] // shards
+        if first // size != last // size:
+            return None
+        start = first % size + self._own.start
+        return range(start, start + len(indices) * step, step)
+
+    def _shuffled(self, epochs: Indices, offsets: Indices, size: int) -> Indices:
+        seed: Any = self.seed
+        keys = np.empty_like(offsets)
+        for epoch in np.unique(epochs).tolist():
+            chosen = epochs == epoch
+            keys[chosen] = shuffled(offsets[chosen], num_records=size, seed=(seed + epoch) % 2**32)
+        return keys
+
+
+def _metadata(sampler: BlockSampler, index: Any, length: int) -> RecordMetadata:
+    place = operator.index(index)
+    if not 0 <= place < length:
+        raise IndexError(f"`index` must be in [0, {length}), got {place}.")
+    key = int(sampler.keys(range(place, place + 1))[0])
+    rng = None if sampler.seed is None else new_generator(sampler.seed + place)
+    return RecordMetadata(index=place, record_key=key, rng=rng)

@@ -1,0 +1,116 @@
+"""The keyed permutation that shuffles: any part of it at once, and no memory for the whole.
+
+It is Grain's order. Positions are enciphered by a Feistel network on an even number of bits; a
+result past the last record is enciphered again until it falls inside (cycle walking), which makes
+the cipher a permutation of exactly the records there are. Where Grain takes one bit too few
+(2^k + 1 records for an even k of 16 or more), so that one record comes twice and another never,
+this takes the bits that the last record needs.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill.types import Indices
+
+_SMALLEST_BITS = 16
+_32_BITS = 0xFFFFFFFF
+
+Words = NDArray[Any]
+
+
+def shuffled(positions: Indices, *, num_records: int, seed: int) -> Indices:
+    """Give the record at each of the positions of one shuffled epoch.
+
+    >>> shuffled(np.arange(5), num_records=5, seed=42).tolist()
+    [4, 1, 2, 3, 0]
+    """
+    if num_records <= 1 << _SMALLEST_BITS:
+        return _small_epoch(num_records, seed)[positions]
+    return _walk(positions, num_records - 1, seed)
+
+
+@lru_cache(maxsize=4)
+def _small_epoch(num_records: int, seed: int) -> Indices:
+    """Make a whole epoch: up to 65,536 records share a cipher of 65,536 values.
+
+    With few records a walk is long (13,000 steps on average for 5). Halving the range again and
+    again, each time walking past what has just fallen out of it, takes a few steps in all.
+    """
+    epoch = _encipher(np.arange(1 << _SMALLEST_BITS), _SMALLEST_BITS, seed)
+    while len(epoch) > num_records:
+        size = max(num_records, len(epoch) // 2)
+        inner = epoch[:size].copy()
+        outside = np.flatnonzero(inner >= size)
+        while len(outside):
+            inner[outside] = epoch[inner[outside]]
+            outside = outside[inner[outside] >= size]
+        epoch = inner
+    epoch.flags.writeable = False
+    return epoch
+
+
+def _walk(positions: Indices, last: int, seed: int) -> Indices:
+    bits = last.bit_length() + last.bit_length() % 2
+    values = _encipher(positions, bits, seed)
+    outside = np.flatnonzero(values > last)
+    while len(outside):
+        values[outside] = _encipher(values[outside], bits, seed)
+        outside = outside[values[outside] > last]
+    return values
+
+
+def _encipher(values: Indices, bits: int, seed: int) -> Indices:
+    width = bits // 2
+    dtype = next(t for t in (np.uint8, np.uint16, np.uint32) if width <= t().itemsize * 8)
+    mask = dtype(2**width - 1)
+    right = (values & int(mask)).astype(dtype)
+    left = (values >> width).astype(dtype)
+    k0, k1, k2, k3 = (dtype(key & int(mask)) for key in _round_keys(seed))
+    left ^= _mix(right, width, mask) ^ k0
+    right ^= _mix(left, width, mask) ^ k1
+    left ^= _mix(right, width, mask) ^ k2
+    right ^= _mix(left, width, mask) ^ k3
+    return (left.astype(np.int64) << width) | right
+
+
+def _mix(word: Words, width: int, mask: Any) -> Words:
+    return (_rotate(word, 1, width, mask) & _rotate(word, 8, width, mask)) ^ _rotate(
+        word, 2, width, mask
+    )
+
+
+def _rotate(word: Words, by: int, width: int, mask: Any) -> Words:
+    by %= width
+    if by == 0:
+        return word
+    return ((word << by) | (word >> (width - by))) & mask
+
+
+@lru_cache(maxsize=1024)
+def _round_keys(seed: int) -> tuple[int, ...]:
+    """Make four words from a seed as C++'s `std::seed_seq{seed}.generate` does (rand.util.seedseq).
+
+    With n = 4 words and one seed, the standard's s, t, p, q and m are 1, 1, 1, 2 and 4.
+    """
+    n = 4
+    words = [0x8B8B8B8B] * n
+    for k in range(n):
+        here, near, far = k, (k + 1) % n, (k + 2) % n
+        mixed = words[here] ^ words[near] ^ words[k - 1]
+        first = 1664525 * (mixed ^ mixed >> 27) & _32_BITS
+        second = first + (1 if k == 0 else k + seed if k == 1 else k) & _32_BITS
+        words[near] = words[near] + first & _32_BITS
+        words[far] = words[far] + second & _32_BITS
+        words[here] = second
+    for k in range(n):
+        here, near, far = k, (k + 1) % n, (k + 2) % n
+        mixed = words[here] + words[near] + words[k - 1] & _32_BITS
+        third = 1566083941 * (mixed ^ mixed >> 27) & _32_BITS
+        fourth = third - k & _32_BITS
+        words[near] ^= third
+        words[far] ^= fourth
+        words[here] = fourth
+    return tuple(words)

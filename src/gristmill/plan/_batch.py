@@ -1,0 +1,43 @@
+"""The step that makes one element of many."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from gristmill.plan._node import ENDLESS, Node
+from gristmill.types import Element
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class BatchNode(Node):
+    """Every `size` consecutive elements of `parent`, stacked, or given to `function`.
+
+    Over a dense parent it is dense itself: batch b is made of the parent's positions from
+    b * size on. Over a sparse one, which positions go into it is known only in order.
+    """
+
+    parent: Node
+    size: int
+    drop_remainder: bool = False
+    function: Callable[[Sequence[Any]], Element] | None = None
+
+    @property
+    def label(self) -> str:
+        dropped = ", drop_remainder=True" if self.drop_remainder else ""
+        return f"Batch({self.size}{dropped})"
+
+    @property
+    def is_dense(self) -> bool:
+        return self.parent.is_dense
+
+    @property
+    def records_per_position(self) -> int:
+        return self.parent.records_per_position * self.size
+
+    def length(self) -> int:
+        total = self.parent.length()
+        if total == ENDLESS:
+            return ENDLESS
+        full, rest = divmod(total, self.size)
+        return full if self.drop_remainder or not rest else full + 1

@@ -1,0 +1,25 @@
+"""The step that gives several elements for each."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import final
+
+from gristmill.plan._node import Step
+from gristmill.types import Element
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FlatMapNode(Step):
+    """The elements of `function` of each element, at most `max_fan_out` of them."""
+
+    function: Callable[[Element], Iterable[Element]]
+    max_fan_out: int
+
+    @property
+    def label(self) -> str:
+        return f"FlatMap {self.name}"
+
+    @property
+    def is_dense(self) -> bool:
+        return False

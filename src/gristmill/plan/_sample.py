@@ -1,0 +1,104 @@
+"""The records in the order of a sampler."""
+
+import sys
+from collections.abc import Sized
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from gristmill.errors import PlanError, PlanTypeError
+from gristmill.options import NoSharding, ShardOptions, as_shard
+from gristmill.order import BlockSampler, RecordMetadata, Sampler, strided_length
+from gristmill.plan._node import Node, stable_repr
+from gristmill.plan._source import SourceNode
+from gristmill.types import Span
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SampleNode(Node):
+    """Position p of shard s of n is index p * n + s of the sampler's stream."""
+
+    parent: SourceNode
+    sampler: Sampler | BlockSampler
+    shard: ShardOptions
+
+    def __post_init__(self) -> None:
+        sampler = self.sampler
+        if isinstance(sampler, type) or not isinstance(sampler, Sampler):
+            raise PlanTypeError(
+                f"`sampler` must have `__getitem__`, got {stable_repr(sampler)}. "
+                "Use `IndexSampler(num_records=len(source), ...)`."
+            )
+        if isinstance(sampler, BlockSampler) and sampler.num_records > self.parent.length():
+            raise PlanError(
+                f"`sampler` wants {sampler.num_records} records, the source has "
+                f"{self.parent.length()}. Pass `num_records=len(data_source)` to the sampler."
+            )
+
+    @property
+    def label(self) -> str:
+        return stable_repr(self.sampler, limit=1000)
+
+    @property
+    def seed(self) -> int | None:
+        """What each record's randomness comes from, if the sampler has a seed."""
+        return self.sampler.seed if isinstance(self.sampler, BlockSampler) else None
+
+    def length(self) -> int:
+        sampler = self.sampler
+        if isinstance(sampler, BlockSampler):
+            return sampler.num_positions(self.shard)
+        total = len(sampler) if isinstance(sampler, Sized) else _find_length(sampler)
+        return strided_length(total, self.shard)
+
+    def indices(self, positions: Span) -> Span:
+        """Give the index of the sampler's stream at each position."""
+        shards, first = self.shard.shard_count, self.shard.shard_index
+        if isinstance(positions, range):
+            step = positions.step * shards
+            start = positions.start * shards + first
+            return range(start, start + len(positions) * step, step)
+        return positions * shards + first
+
+    def metadata(self, position: int) -> RecordMetadata:
+        """Give what the sampler says of one position."""
+        index = position * self.shard.shard_count + self.shard.shard_index
+        sampler: Any = self.sampler
+        if isinstance(sampler, BlockSampler):
+            return RecordMetadata(index, int(np.asarray(sampler.keys(range(index, index + 1)))[0]))
+        return sampler[index]
+
+
+def shard_for(sampler: Any, shard_options: ShardOptions | None) -> ShardOptions:
+    """Settle which shard to read when both the loader and the sampler may say so."""
+    # Grain's samplers, and users' own that follow them, keep theirs under the private name.
+    own: Any = getattr(sampler, "shard_options", getattr(sampler, "_shard_options", None))
+    if shard_options is not None:
+        shard_options = as_shard("shard_options", shard_options)
+    if own is None or own.shard_count == 1:
+        return shard_options or NoSharding()
+    mine = (own.shard_index, own.shard_count)
+    if shard_options is None:
+        return ShardOptions(*mine, drop_remainder=own.drop_remainder)
+    if (shard_options.shard_index, shard_options.shard_count) != mine:
+        raise PlanError(
+            f"`shard_options` of the loader ({shard_options!r}) and of the sampler ({own!r}) "
+            "contradict each other. Leave them out of one of the two."
+        )
+    return shard_options
+
+
+def _find_length(sampler: Any) -> int:
+    """Search for the first index past the end of a sampler that has no `__len__`."""
+    low, high = 0, sys.maxsize
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            sampler[middle]
+        except IndexError:
+            high = middle
+        else:
+            low = middle + 1
+    return low

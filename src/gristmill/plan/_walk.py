@@ -1,0 +1,29 @@
+"""Walk a plan."""
+
+from collections.abc import Iterator
+
+from gristmill.plan._batch import BatchNode
+from gristmill.plan._node import Node, Step
+from gristmill.plan._sample import SampleNode
+
+
+def steps_of(plan: Node) -> list[Step | BatchNode]:
+    """Give the steps above the sampled records, bottom up."""
+    return list(_down(plan))[::-1]
+
+
+def sample_of(plan: Node) -> SampleNode:
+    """Give the sampled records at the bottom."""
+    node = plan
+    for step in _down(plan):
+        node = step.parent
+    if not isinstance(node, SampleNode):
+        raise TypeError(f"{node.label} is not sampled")
+    return node
+
+
+def _down(plan: Node) -> Iterator[Step | BatchNode]:
+    node = plan
+    while isinstance(node, Step | BatchNode):
+        yield node
+        node = node.parent

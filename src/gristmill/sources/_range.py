@@ -1,0 +1,50 @@
+"""Integers as records."""
+
+from collections.abc import Sequence
+from typing import SupportsIndex, final
+
+import numpy as np
+
+from gristmill._check import as_int
+from gristmill.errors import PlanError
+
+
+@final
+class RangeDataSource:
+    """The integers of `range(start, stop, step)`.
+
+    >>> source = RangeDataSource(0, 10, 2)
+    >>> len(source), source[1]
+    (5, 2)
+    """
+
+    def __init__(self, start: int, stop: int, step: int) -> None:
+        lowest = -(2**63)
+        step = as_int("step", step, minimum=lowest)
+        if step == 0:
+            raise PlanError("`step` must not be 0. Use 1 to count up, -1 to count down.")
+        self._records = range(
+            as_int("start", start, minimum=lowest), as_int("stop", stop, minimum=lowest), step
+        )
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, record_key: SupportsIndex) -> int:
+        key = record_key.__index__()
+        if not 0 <= key < len(self._records):
+            raise IndexError(f"`record_key` must be in [0, {len(self)}), got {key}.")
+        return self._records[key]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[int]:
+        records = self._records
+        if isinstance(indices, range):
+            return list(records[indices.start : indices.stop : indices.step])
+        keys = np.asarray(indices, dtype=np.int64)
+        if len(keys) and not (keys.min() >= 0 and keys.max() < len(records)):
+            raise IndexError(f"`indices` must be in [0, {len(self)}).")
+        return (records.start + keys * records.step).tolist()
+
+    def __repr__(self) -> str:
+        records = self._records
+        return f"RangeDataSource(start={records.start}, stop={records.stop}, step={records.step})"

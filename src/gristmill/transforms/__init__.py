@@ -1,0 +1,39 @@
+"""WHAT happens to one element."""
+
+from gristmill.transforms._base import (
+    Batch,
+    Filter,
+    FlatMap,
+    Map,
+    MapWithIndex,
+    RandomMap,
+    SupportsMapBatch,
+    TfRandomMap,
+    Transformation,
+    Transformations,
+)
+from gristmill.transforms._operations import (
+    BatchOperation,
+    FilterOperation,
+    MapOperation,
+    Operation,
+    RandomMapOperation,
+)
+
+__all__ = [
+    "Batch",
+    "BatchOperation",
+    "Filter",
+    "FilterOperation",
+    "FlatMap",
+    "Map",
+    "MapOperation",
+    "MapWithIndex",
+    "Operation",
+    "RandomMap",
+    "RandomMapOperation",
+    "SupportsMapBatch",
+    "TfRandomMap",
+    "Transformation",
+    "Transformations",
+]
