@@ -53,20 +53,20 @@ def as_list(name: str, value: Any) -> list[Any]:
 
 
 def as_bool(name: str, value: Any) -> bool:
-    """Take `True` or `False`, NumPy's included, and nothing that only counts as one.
+    """Take `True` or `False`, NumPy's and 1 or 0 included, and nothing else that counts as one.
 
     >>> as_bool("shuffle", False)
     False
     """
-    if type(value).__name__ in ("bool", "bool_"):
+    if type(value).__name__ in ("bool", "bool_", "int") and value in (0, 1):
         return bool(value)
     raise PlanTypeError(f"`{name}` must be True or False, got {value!r}.")
 
 
-def as_seed(value: Any) -> int:
-    """Take a seed of 32 bits, which is what Grain's order is keyed with.
+def as_seed(value: Any, *, bits: int = 32) -> int:
+    """Take a seed; 32 bits are what a shuffle is keyed with.
 
     >>> as_seed(42)
     42
     """
-    return as_int("seed", value, maximum=2**32 - 1)
+    return as_int("seed", value, maximum=2**bits - 1)

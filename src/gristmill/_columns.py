@@ -1,54 +1,67 @@
 """Many elements as one pytree of arrays with a common first axis."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gristmill._tree import builder, children, leaves_with_paths, map_leaves
+from gristmill._tree import builder, children, flatten, leaves_with_paths
 from gristmill.types import Element, Indices, Span, Tree
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class Columns:
-    """The elements `picks` of `arrays`, not gathered before somebody needs them.
+    """The elements `picks` of some arrays, not gathered before somebody needs them.
 
     Slicing and taking only touch `picks`, so records travel from a source to their batch with one
     copy in all.
 
     >>> import numpy as np
-    >>> columns = Columns({"x": np.array([10, 20, 30, 40])}, range(1, 4))
+    >>> columns = Columns.of({"x": np.array([10, 20, 30, 40])}, range(1, 4))
     >>> columns[1:].gather()
     {'x': array([30, 40])}
     """
 
-    arrays: Tree
-    picks: Span
+    __slots__ = ("_arrays", "_picks", "_unflatten")
+
+    def __init__(
+        self,
+        arrays: list[NDArray[Any]],
+        unflatten: Callable[[Sequence[Any]], Tree],
+        picks: Span,
+    ) -> None:
+        self._arrays = arrays
+        self._unflatten = unflatten
+        self._picks = picks
+
+    @staticmethod
+    def of(tree: Tree, picks: Span) -> "Columns":
+        """Give some elements of a tree of arrays."""
+        return Columns(*flatten(tree), picks)
 
     def __len__(self) -> int:
-        return len(self.picks)
+        return len(self._picks)
 
     def __getitem__(self, part: slice) -> "Columns":
-        return Columns(self.arrays, self.picks[part])
+        return Columns(self._arrays, self._unflatten, self._picks[part])
+
+    def pick(self, picks: Span) -> "Columns":
+        """Give other elements of the same arrays."""
+        return Columns(self._arrays, self._unflatten, picks)
 
     def take(self, chosen: Indices) -> "Columns":
-        """Give only the chosen elements."""
-        picks = self.picks
-        if isinstance(picks, range):
-            picks = np.arange(picks.start, picks.stop, picks.step, dtype=np.int64)
-        return Columns(self.arrays, picks[chosen])
+        """Give only the chosen ones of these elements."""
+        picks = self._picks
+        return self.pick((np.array(picks) if isinstance(picks, range) else picks)[chosen])
 
     def gather(self) -> Tree:
         """Copy the picked elements into fresh arrays that belong to nobody else."""
-        picks = self.picks
+        picks = self._picks
         if isinstance(picks, range):
-            if picks.step > 0:
-                part = slice(picks.start, picks.stop, picks.step)
-                return map_leaves(lambda array: array[part].copy(), self.arrays)
-            picks = np.array(picks, dtype=np.int64)
-        return map_leaves(lambda array: array.take(picks, axis=0), self.arrays)
+            part = slice(picks.start, picks.stop, picks.step)
+            return self._unflatten([array[part].copy() for array in self._arrays])
+        return self._unflatten([array.take(picks, axis=0) for array in self._arrays])
 
     def rows(self) -> list[Element]:
         """Give the elements one by one, as views of freshly gathered memory."""

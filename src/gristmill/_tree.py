@@ -4,8 +4,10 @@
 """
 
 import dataclasses
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, cast
 
 from gristmill.types import Tree
@@ -22,29 +24,16 @@ def children(node: Tree) -> tuple[list[str], list[Any]] | None:
     if isinstance(node, Mapping):
         mapping = cast("Mapping[Any, Any]", node)
         return [_subscript(key) for key in mapping], list(mapping.values())
+    names = _field_names(node)
     if isinstance(node, list | tuple):
         items = list(cast("Sequence[Any]", node))
-        names = field_names(node)
-        if names is None:
-            return [f"[{number}]" for number in range(len(items))], items
-        return [f".{name}" for name in names], items
-    names = field_names(node)
+        return _numbered(items) if names is None else ([f".{name}" for name in names], items)
+    structure = jax_structure(node)
+    if structure is not None:
+        return _numbered(structure.flatten_up_to(node))
     if names is None:
         return None
     return [f".{name}" for name in names], [getattr(node, name) for name in names]
-
-
-def _subscript(key: Any) -> str:
-    return f'["{key}"]' if isinstance(key, str) else f"[{key!r}]"
-
-
-def field_names(node: Any) -> tuple[str, ...] | None:
-    """Give the names of a named tuple's or a dataclass's fields, or `None` for anything else."""
-    if isinstance(node, tuple):
-        return cast("tuple[str, ...] | None", getattr(cast(Any, node), "_fields", None))
-    if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        return tuple(field.name for field in dataclasses.fields(node))
-    return None
 
 
 def builder(node: Tree) -> Callable[[Sequence[Any]], Any]:
@@ -64,12 +53,45 @@ def builder(node: Tree) -> Callable[[Sequence[Any]], Any]:
             factory = cast("defaultdict[Any, Any]", node).default_factory
             return lambda values: kind(factory, zip(keys, values, strict=True))
         return lambda values: kind(zip(keys, values, strict=True))
+    names = _field_names(node)
     if isinstance(node, list | tuple):
-        return kind if field_names(node) is None else kind._make
-    names = field_names(node)
+        return kind if names is None else kind._make
+    structure = jax_structure(node)
+    if structure is not None:
+        return structure.unflatten
     if names is None:
         raise TypeError(f"a leaf of type {kind.__name__} has no children to rebuild it from")
     return lambda values: kind(**dict(zip(names, values, strict=True)))
+
+
+def _subscript(key: Any) -> str:
+    return f'["{key}"]' if isinstance(key, str) else f"[{key!r}]"
+
+
+def _numbered(items: list[Any]) -> tuple[list[str], list[Any]]:
+    return [f"[{number}]" for number in range(len(items))], items
+
+
+def _field_names(node: Any) -> tuple[str, ...] | None:
+    """Give the names of a named tuple's or a dataclass's fields, or `None` for anything else."""
+    if isinstance(node, tuple):
+        return cast("tuple[str, ...] | None", getattr(cast(Any, node), "_fields", None))
+    if dataclasses.is_dataclass(node) and not isinstance(node, type):
+        return tuple(field.name for field in dataclasses.fields(node))
+    return None
+
+
+def jax_structure(node: Any) -> Any:
+    """Give JAX's own view of a node whose class is registered there, if JAX is in use at all."""
+    jax: Any = sys.modules.get("jax")
+    if jax is None:
+        return None
+
+    def is_below(part: Any) -> bool:
+        return part is not node
+
+    structure = jax.tree_util.tree_structure(node, is_leaf=is_below)
+    return None if jax.tree_util.treedef_is_leaf(structure) else structure
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
@@ -82,6 +104,35 @@ def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     if inner is None:
         return function(tree)
     return builder(tree)([map_leaves(function, child) for child in inner[1]])
+
+
+def flatten(tree: Tree) -> tuple[list[Any], Callable[[Sequence[Any]], Tree]]:
+    """Give the leaves, and the function that puts others in their places.
+
+    >>> leaves, unflatten = flatten({"a": 1, "b": (2, None)})
+    >>> leaves, unflatten(["x", "y"])
+    ([1, 2], {'a': 'x', 'b': ('y', None)})
+    """
+    inner = children(tree)
+    if inner is None:
+        return [tree], lambda leaves: leaves[0]
+    build = builder(tree)
+    parts = [flatten(child) for child in inner[1]]
+    leaves = [leaf for part, _ in parts for leaf in part]
+    if all(children(child) is None for child in inner[1]):
+        return leaves, build
+    ends = list(accumulate(len(part) for part, _ in parts))
+
+    def unflatten(values: Sequence[Any]) -> Tree:
+        starts = [0, *ends]
+        return build(
+            [
+                part(values[start:end])
+                for (_, part), start, end in zip(parts, starts, ends, strict=False)
+            ]
+        )
+
+    return leaves, unflatten
 
 
 def leaves_with_paths(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 from gristmill._check import as_int, as_kind, as_list
-from gristmill._site import call_site
+from gristmill._site import call_site, warn_user
 from gristmill.checkpoint import Fingerprint, decode_state, encode_state
 from gristmill.errors import StateError
 from gristmill.execute import Stream
 from gristmill.options import MultiprocessingOptions, NoSharding, ReadOptions, ShardOptions
-from gristmill.order import IndexSampler, Sampler
+from gristmill.order import BlockSampler, IndexSampler, Sampler
 from gristmill.plan import (
     Node,
     SampleNode,
@@ -75,12 +75,15 @@ class DataLoader:
             enable_profiling=enable_profiling,
         )
         site = call_site()
-        plan: Node = SampleNode(
+        sample = SampleNode(
             site=site,
             parent=SourceNode(site=site, source=data_source),
             sampler=sampler,
             shard=shard_for(sampler, shard_options),
         )
+        if isinstance(sampler, BlockSampler) and sample.length() == 0:
+            warn_user(f"{sample.shard} gets no record at all. Use fewer shards.")
+        plan: Node = sample
         for number, operation in enumerate(as_list("operations", operations)):
             plan = with_operation(plan, operation, number=number, site=site)
         self._plan = plan

@@ -12,12 +12,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._tree import builder, children, field_names
+from gristmill._tree import builder, children, jax_structure
 from gristmill.errors import BatchError
 from gristmill.types import Element, SupportsArray, Tree
 
 _SCALARS = (bool, int, float, complex, str, bytes, np.generic)
 _LEAVES = {np.ndarray, *_SCALARS}
+_SMALL_BYTES = 16_384
 
 
 def stack(rows: Sequence[Element]) -> Tree:
@@ -41,8 +42,9 @@ def _stack(nodes: Sequence[Any], kinds: set[type], path: str) -> Tree:
     inner = None if type(first) in _LEAVES else children(first)
     if inner is None:
         return _stack_leaves(nodes, kinds, path)
-    steps, values = inner
-    _check_same_kind(nodes, kinds, len(values), path)
+    steps = inner[0]
+    if len(kinds) > 1:
+        raise _other_kind(nodes, path)
     columns = _transpose(nodes, steps, path)
     return builder(first)(
         [
@@ -59,63 +61,107 @@ def _transpose(nodes: Sequence[Any], steps: list[str], path: str) -> list[Sequen
         return []
     if isinstance(first, Mapping):
         keys = list(cast("Mapping[Any, Any]", first))
+        if len(set(map(len, nodes))) > 1:
+            raise _other_keys(nodes, path)
         try:
             return [list(map(itemgetter(key), nodes)) for key in keys]
         except KeyError:
-            row = next(row for row, node in enumerate(nodes) if node.keys() != first.keys())
-            raise BatchError(
-                f"{path}: keys {sorted(map(repr, keys))} and "
-                f"{sorted(map(repr, nodes[row]))}. Give all records the same keys.",
-                row=row,
-            ) from None
+            raise _other_keys(nodes, path) from None
     if isinstance(first, list | tuple):
-        return list(zip(*nodes, strict=True)) if steps else []
-    names = field_names(first) or ()
-    return [list(map(attrgetter(name), nodes)) for name in names]
+        try:
+            return list(zip(*nodes, strict=True)) if steps else []
+        except ValueError:
+            raise _other_length(nodes, path) from None
+    if len({jax_structure(node) for node in nodes}) > 1:
+        raise _other_structure(nodes, path)
+    return [list(column) for column in zip(*[_values(node) for node in nodes], strict=True)]
 
 
-def _check_same_kind(nodes: Sequence[Any], kinds: set[type], size: int, path: str) -> None:
-    first = nodes[0]
-    if len(kinds) > 1:
-        row = next(row for row, node in enumerate(nodes) if type(node) is not type(first))
-        raise BatchError(
-            f"{path}: {_kind(first)} and {_kind(nodes[row])}. Give all records one structure.",
-            row=row,
-        )
-    if isinstance(first, Mapping | list | tuple) and len(set(map(len, nodes))) > 1:
-        row = next(row for row, node in enumerate(nodes) if len(node) != size)
-        raise BatchError(
-            f"{path}: a {_kind(first)} of {size} and one of {len(nodes[row])} items. "
-            "Give all records one structure; make lists of varying length arrays and pad them.",
-            row=row,
-        )
+def _values(node: Any) -> list[Any]:
+    inner = children(node)
+    return [] if inner is None else inner[1]
+
+
+def _other_kind(nodes: Sequence[Any], path: str) -> BatchError:
+    row = next(row for row, node in enumerate(nodes) if type(node) is not type(nodes[0]))
+    return BatchError(
+        f"{path}: {_kind(nodes[0])} and {_kind(nodes[row])}. Give all records one structure.",
+        row=row,
+    )
+
+
+def _other_structure(nodes: Sequence[Any], path: str) -> BatchError:
+    structures = [jax_structure(node) for node in nodes]
+    row = next(row for row, other in enumerate(structures) if other != structures[0])
+    return BatchError(
+        f"{path}: {structures[0]} and {structures[row]}. Give all records the same static fields.",
+        row=row,
+    )
+
+
+def _other_keys(nodes: Sequence[Any], path: str) -> BatchError:
+    row = next(row for row, node in enumerate(nodes) if node.keys() != nodes[0].keys())
+    return BatchError(
+        f"{path}: keys {list(nodes[0])} and {list(nodes[row])}. Give all records the same keys.",
+        row=row,
+    )
+
+
+def _other_length(nodes: Sequence[Any], path: str) -> BatchError:
+    row = next(row for row, node in enumerate(nodes) if len(node) != len(nodes[0]))
+    return BatchError(
+        f"{path}: {_kind(nodes[0])}s of {len(nodes[0])} and {len(nodes[row])} items. "
+        "Give all records one structure; make lists of varying length arrays and pad them.",
+        row=row,
+    )
 
 
 def _stack_leaves(leaves: Sequence[Any], kinds: set[type], path: str) -> NDArray[Any]:
-    if not all(kind is np.ndarray or issubclass(kind, _SCALARS) for kind in kinds):
-        leaves = [_as_array(leaf, path) for leaf in leaves]
-        kinds = {np.ndarray}
+    if kinds == {np.ndarray}:
+        return _stack_arrays(leaves, path)
+    if all(issubclass(kind, _SCALARS) for kind in kinds):
+        return _promote(leaves, path)
+    return _stack_arrays([_as_array(leaf, path) for leaf in leaves], path)
+
+
+def _stack_arrays(arrays: Sequence[NDArray[Any]], path: str) -> NDArray[Any]:
+    first, count = arrays[0], len(arrays)
+    if list(map(attrgetter("shape"), arrays)).count(first.shape) < count:
+        raise _unlike(arrays, path)
+    is_one_type = list(map(attrgetter("dtype"), arrays)).count(first.dtype) == count
+    if not is_one_type or first.dtype.kind not in "biufc" or not first.dtype.isnative:
+        return _promote(arrays, path)
+    if first.nbytes <= _SMALL_BYTES:
+        try:  # joining buffers takes a fifth of the time of np.concatenate, a tenth of np.stack's
+            joined = np.frombuffer(bytearray().join(cast("Sequence[Any]", arrays)), first.dtype)
+            return joined.reshape(count, *first.shape)
+        except (BufferError, TypeError, ValueError):
+            pass  # not contiguous, or empty
+    return np.stack(arrays)
+
+
+def _promote(leaves: Sequence[Any], path: str) -> NDArray[Any]:
+    """Stack scalars, or arrays of one shape and several types, as NumPy promotes them."""
     try:
-        # For a list of arrays this is as fast as np.concatenate, checks the shapes, and promotes.
         stacked = np.array(leaves)
     except ValueError:
         raise _unlike(leaves, path) from None
-    if stacked.dtype.kind in "biuc":
+    kind = stacked.dtype.kind
+    if kind in "biuc":
         return stacked
-    if stacked.dtype.kind == "f":
-        if all(np.issubdtype(dtype, np.integer) for dtype in _dtypes(leaves, kinds)):
-            raise BatchError(
-                f"{path}: integers that no 64-bit integer type holds together. "
-                "Convert them to one type before batching."
-            )
-        return stacked
-    return _stack_other(stacked, leaves, path)
+    if kind != "f":
+        return _stack_other(stacked, leaves, path)
+    dtypes = {np.asarray(leaf).dtype for leaf in leaves} if not _has_float(leaves) else set[Any]()
+    if dtypes and all(dtype.kind in "biu" for dtype in dtypes):
+        raise BatchError(
+            f"{path}: integers that no 64-bit integer type holds together. "
+            "Convert them to one type before batching."
+        )
+    return stacked
 
 
-def _dtypes(leaves: Sequence[Any], kinds: set[type]) -> set[Any]:
-    if kinds == {np.ndarray}:
-        return {leaf.dtype for leaf in leaves}
-    return {np.asarray(leaf).dtype for leaf in leaves}
+def _has_float(leaves: Sequence[Any]) -> bool:
+    return isinstance(leaves[0], float | np.floating)
 
 
 def _stack_other(stacked: NDArray[Any], leaves: Sequence[Any], path: str) -> NDArray[Any]:

@@ -1,10 +1,8 @@
 """Make batches: at any position over a dense parent, in order over a sparse one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import final
-
-import numpy as np
+from typing import Any, final
 
 from gristmill._columns import Columns
 from gristmill.batch import stack
@@ -32,12 +30,10 @@ def batch_reader(
 
 def make_batches(node: BatchNode, block: Block) -> Block:
     """Stack every `size` elements of a block, and what is left at its end."""
-    firsts = np.arange(0, len(block), node.size)
-    lasts = np.minimum(firsts + node.size, len(block)) - 1
     if node.function is not None:
         block = block.with_data(block.rows())
     batches: list[Element] = []
-    for first in firsts.tolist():
+    for first in range(0, len(block), node.size):
         try:
             batches.append(_make_batch(node, block.data[first : first + node.size]))
         except Exception as error:
@@ -45,11 +41,13 @@ def make_batches(node: BatchNode, block: Block) -> Block:
             blame(error, node, block.track, first + row)
             raise
     kept = block.generators
-    return Block(
-        batches,
-        block.track.join(firsts, lasts),
-        None if kept is None else [kept[row] for row in lasts],
-    )
+    if kept is not None:  # a batch goes on with the generator of its last element
+        kept = [part[-1] for part in _parts(kept, node.size)]
+    return Block(batches, block.track.batched(node.size), kept)
+
+
+def _parts(items: list[Any], size: int) -> Iterator[list[Any]]:
+    return (items[first : first + size] for first in range(0, len(items), size))
 
 
 def _make_batch(node: BatchNode, part: list[Element] | Columns) -> Element:

@@ -26,7 +26,7 @@ def call_each(
 
 def blame(error: BaseException, node: Node, track: Track, row: int) -> None:
     """Add a note to an exception: the step, where it was added, the record."""
-    position = int(track.origins[row, 0])
+    position = track.position(row)
     step = f"reading {node.parent.label}" if isinstance(node, SampleNode) else node.label
     note = f"In {step}, added at {node.site}, on {_record_name(node, position)}."
     if note not in getattr(error, "__notes__", ()):  # a source may raise one object twice

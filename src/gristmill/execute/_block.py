@@ -7,7 +7,7 @@ import numpy as np
 
 from gristmill._columns import Columns
 from gristmill._tree import builder, children
-from gristmill.execute._track import Track
+from gristmill.execute._track import DenseTrack, Track, concatenate_tracks
 from gristmill.types import Element, Indices, Tree
 
 Generators: TypeAlias = list[Any]
@@ -39,7 +39,7 @@ class Block:
         data, kept = self.data, self.generators
         return Block(
             data.take(chosen) if isinstance(data, Columns) else [data[row] for row in chosen],
-            self.track[chosen],
+            self.track.sparse()[chosen],
             None if kept is None else [kept[row] for row in chosen],
         )
 
@@ -50,7 +50,7 @@ class Block:
     @staticmethod
     def empty() -> "Block":
         """Give a block of no elements."""
-        return Block([], Track.of_records(np.arange(0), num_flat_maps=0))
+        return Block([], DenseTrack.of_records(range(0), num_flat_maps=0))
 
 
 def concatenate(blocks: list[Block]) -> Block:
@@ -67,10 +67,10 @@ def concatenate(blocks: list[Block]) -> Block:
     columns = [block.data for block in blocks if isinstance(block.data, Columns)]
     if len(columns) == len(blocks):
         arrays = _concatenate_trees([column.gather() for column in columns])
-        data = Columns(arrays, range(sum(map(len, columns))))
+        data = Columns.of(arrays, range(sum(map(len, columns))))
     else:
         data = [row for block in blocks for row in block.rows()]
-    return Block(data, Track.concatenate([block.track for block in blocks]), generators)
+    return Block(data, concatenate_tracks([block.track for block in blocks]), generators)
 
 
 def _concatenate_trees(trees: list[Tree]) -> Tree:

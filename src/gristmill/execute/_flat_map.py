@@ -27,6 +27,6 @@ def flat_map_step(node: FlatMapNode, *, level: int) -> Callable[[Block], Block]:
             blame(error, node, block.track, row)
             raise error
         rows = [piece for group in pieces for piece in group]
-        return Block(rows, block.track.split(counts, level=level))
+        return Block(rows, block.track.sparse().split(counts, level=level))
 
     return run

@@ -44,7 +44,7 @@ def _checked(node: MapNode, block: Block, columns: Tree) -> list[Element] | Colu
             blame(error, node, block.track, 0)
             raise error
     if is_columnar(columns):
-        return Columns(columns, range(len(block)))
+        return Columns.of(columns, range(len(block)))
     return split_rows(columns, len(block))
 
 
@@ -54,7 +54,7 @@ def map_with_index_step(node: MapWithIndexNode) -> Callable[[Block], Block]:
 
     def run(block: Block) -> Block:
         track = block.track
-        indices = np.asarray(sample.indices(track.origins[:, 0])).tolist()
+        indices = np.asarray(sample.indices(track.sparse().origins[:, 0])).tolist()
         return block.with_data(call_each(node, track, node.function, indices, block.rows()))
 
     return run
@@ -82,7 +82,7 @@ def random_map_step(node: RandomMapNode, *, goes_on: bool) -> Callable[[Block], 
 
 
 def _first_states(sample: SampleNode, block: Block) -> Iterator[GeneratorState]:
-    origins = block.track.origins
+    origins = block.track.sparse().origins
     indices = np.asarray(sample.indices(origins[:, 0])).tolist()
     pieces = np.zeros(len(origins), dtype=np.uint64)
     for level in range(1, origins.shape[1]):

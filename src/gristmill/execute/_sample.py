@@ -9,7 +9,7 @@ from gristmill._columns import Columns
 from gristmill.errors import SourceError
 from gristmill.execute._blame import blame, call_each
 from gristmill.execute._block import Block
-from gristmill.execute._track import Track
+from gristmill.execute._track import DenseTrack, Track
 from gristmill.order import BlockSampler
 from gristmill.plan import SampleNode
 from gristmill.sources import ArraySource
@@ -29,8 +29,7 @@ def sample_reader(node: SampleNode, *, num_flat_maps: int) -> Callable[[range], 
     read_records = _record_reader(node)
 
     def read(positions: range) -> Block:
-        places = np.arange(positions.start, positions.stop)
-        track = Track.of_records(places, num_flat_maps=num_flat_maps)
+        track = DenseTrack.of_records(positions, num_flat_maps=num_flat_maps)
         keys, generators = find_keys(positions, track)
         return Block(read_records(keys, track), track, generators)
 
@@ -46,7 +45,9 @@ def _keys_in_windows(node: SampleNode, sampler: Any) -> FindKeys:
         first, keys = window
         if not (first <= positions.start and positions.stop <= first + len(keys)):
             # Only reads that follow each other look ahead: the first one waits for no more.
-            ahead = WINDOW if first < positions.start <= first + len(keys) else 0
+            # With few records, each epoch in the window would be shuffled for its own.
+            follows = first < positions.start <= first + len(keys)
+            ahead = min(WINDOW, sampler.num_records) if follows else 0
             first = positions.start
             wanted = range(first, min(max(first + ahead, positions.stop), end))
             keys = sampler.keys(node.indices(wanted))
@@ -80,9 +81,6 @@ def _record_reader(node: SampleNode) -> ReadRecords:
     source: Any = node.parent.source
     num_records = node.parent.length()
 
-    def read_columns(keys: Span, _: Track) -> Columns:
-        return Columns(source.arrays, keys)
-
     def read_one_by_one(keys: Span, track: Track) -> list[Element]:
         numbers = keys if isinstance(keys, range) else keys.tolist()
         try:
@@ -107,5 +105,6 @@ def _record_reader(node: SampleNode) -> ReadRecords:
         return records
 
     if isinstance(source, ArraySource) and source.is_columnar:
-        return read_columns
+        columns = Columns.of(source.arrays, range(0))
+        return lambda keys, _: columns.pick(keys)
     return read_at_once if isinstance(source, SupportsGetItems) else read_one_by_one

@@ -4,6 +4,9 @@ A *cursor* is a place between two elements of the stream: the position of a samp
 each flat map of the plan, how many pieces of it were already given. Cursors grow along the stream
 (compared as tuples) and do not depend on how it was cut into blocks. Reading on from the cursor
 after an element gives the next one.
+
+As long as elements are evenly spaced records, or batches of them, a track is a few integers
+(`DenseTrack`). After a filter or a flat map it has a row for each element (`SparseTrack`).
 """
 
 from dataclasses import dataclass
@@ -17,9 +20,73 @@ Cursor: TypeAlias = tuple[int, ...]
 
 
 @final
+class DenseTrack:
+    """Element i is made of the `size` records from `first + i * size` on; `end` cuts the last."""
+
+    __slots__ = ("_count", "_end", "_first", "_num_flat_maps", "_size")
+
+    def __init__(self, first: int, count: int, *, size: int, end: int, num_flat_maps: int) -> None:
+        self._first = first
+        self._count = count
+        self._size = size
+        self._end = end
+        self._num_flat_maps = num_flat_maps
+
+    @staticmethod
+    def of_records(positions: range, *, num_flat_maps: int) -> "DenseTrack":
+        """Give the track of sampled records."""
+        return DenseTrack(
+            positions.start,
+            len(positions),
+            size=1,
+            end=positions.stop,
+            num_flat_maps=num_flat_maps,
+        )
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, part: slice) -> "DenseTrack":
+        start, stop, _ = part.indices(self._count)
+        count = max(0, stop - start)
+        return self._like(self._first + start * self._size, count, self._size)
+
+    def batched(self, size: int) -> "DenseTrack":
+        """Give the track of elements that each unite `size` of these; the last what is left."""
+        return self._like(self._first, -(-self._count // size), self._size * size)
+
+    def after(self, row: int) -> Cursor:
+        """Give the cursor after an element."""
+        end = min(self._first + (row + 1) * self._size, self._end)
+        return (end,) + (0,) * self._num_flat_maps
+
+    def position(self, row: int) -> int:
+        """Give the position of the record an element is made of: of a batch, the last."""
+        return self.after(row)[0] - 1
+
+    def num_until(self, cursor: Cursor) -> int:
+        """Count the elements that lie before a cursor."""
+        return sum(self.after(row) <= cursor for row in range(self._count))
+
+    def sparse(self) -> "SparseTrack":
+        """Give the same with a row for each element."""
+        starts = np.zeros((self._count, 1 + self._num_flat_maps), dtype=np.int64)
+        starts[:, 0] = self._first + np.arange(self._count) * self._size
+        ends = starts.copy()
+        ends[:, 0] = np.minimum(starts[:, 0] + self._size, self._end)
+        origins = starts.copy()
+        origins[:, 0] = ends[:, 0] - 1
+        return SparseTrack(origins, starts, ends)
+
+    def _like(self, first: int, count: int, size: int) -> "DenseTrack":
+        end = min(first + count * size, self._end)
+        return DenseTrack(first, count, size=size, end=end, num_flat_maps=self._num_flat_maps)
+
+
+@final
 @dataclass(frozen=True, slots=True)
-class Track:
-    """Cursors of the elements of a block, one row each: position first, then flat maps bottom up.
+class SparseTrack:
+    """Cursors of the elements, one row each: position first, then flat maps bottom up.
 
     `starts` is where reading on would give the element first, `ends` the same for the one after
     it. `origins` tells the record, or piece of one, that the element is made of: of a batch, the
@@ -30,26 +97,35 @@ class Track:
     starts: Indices
     ends: Indices
 
-    @staticmethod
-    def of_records(positions: Indices, *, num_flat_maps: int) -> "Track":
-        """Give the track of sampled records."""
-        starts = np.zeros((len(positions), 1 + num_flat_maps), dtype=np.int64)
-        starts[:, 0] = positions
-        ends = starts.copy()
-        ends[:, 0] += 1
-        return Track(starts, starts, ends)
-
     def __len__(self) -> int:
         return len(self.ends)
 
-    def __getitem__(self, part: slice | Indices) -> "Track":
-        return Track(self.origins[part], self.starts[part], self.ends[part])
+    def __getitem__(self, part: slice | Indices) -> "SparseTrack":
+        return SparseTrack(self.origins[part], self.starts[part], self.ends[part])
 
-    def join(self, firsts: Indices, lasts: Indices) -> "Track":
-        """Give the track of elements that each unite those from a first to a last."""
-        return Track(self.origins[lasts], self.starts[firsts], self.ends[lasts])
+    def batched(self, size: int) -> "SparseTrack":
+        """Give the track of elements that each unite `size` of these; the last what is left."""
+        firsts = np.arange(0, len(self), size)
+        lasts = np.minimum(firsts + size, len(self)) - 1
+        return SparseTrack(self.origins[lasts], self.starts[firsts], self.ends[lasts])
 
-    def split(self, counts: Indices, *, level: int) -> "Track":
+    def after(self, row: int) -> Cursor:
+        """Give the cursor after an element."""
+        return tuple(self.ends[row].tolist())
+
+    def position(self, row: int) -> int:
+        """Give the position of the record an element is made of: of a batch, the last."""
+        return int(self.origins[row, 0])
+
+    def num_until(self, cursor: Cursor) -> int:
+        """Count the elements that lie before a cursor."""
+        return sum(tuple(end) <= cursor for end in self.ends.tolist())
+
+    def sparse(self) -> "SparseTrack":
+        """Give itself."""
+        return self
+
+    def split(self, counts: Indices, *, level: int) -> "SparseTrack":
         """Give the track of the pieces when flat map `level` makes `counts` of each element."""
         parents = np.repeat(np.arange(len(counts)), counts)
         pieces = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -59,22 +135,17 @@ class Track:
         origins[:, level] = ends[:, level] = pieces + 1
         is_last = pieces == counts[parents] - 1
         ends[is_last] = self.ends[parents[is_last]]
-        return Track(origins, starts, ends)
+        return SparseTrack(origins, starts, ends)
 
-    def after(self, row: int) -> Cursor:
-        """Give the cursor after an element."""
-        return tuple(self.ends[row].tolist())
 
-    def num_until(self, cursor: Cursor) -> int:
-        """Count the elements that lie before a cursor."""
-        ends = self.ends.tolist()
-        return sum(1 for end in ends if tuple(end) <= cursor)
+Track: TypeAlias = DenseTrack | SparseTrack
 
-    @staticmethod
-    def concatenate(tracks: "list[Track]") -> "Track":
-        """Give one track for blocks that follow each other."""
-        return Track(
-            np.concatenate([track.origins for track in tracks]),
-            np.concatenate([track.starts for track in tracks]),
-            np.concatenate([track.ends for track in tracks]),
-        )
+
+def concatenate_tracks(tracks: list[Track]) -> SparseTrack:
+    """Give one track for blocks that follow each other."""
+    rows = [track.sparse() for track in tracks]
+    return SparseTrack(
+        np.concatenate([track.origins for track in rows]),
+        np.concatenate([track.starts for track in rows]),
+        np.concatenate([track.ends for track in rows]),
+    )

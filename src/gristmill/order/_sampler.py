@@ -21,7 +21,7 @@ from gristmill.options import NoSharding, ShardOptions, as_shard
 from gristmill.order._record import RecordMetadata
 from gristmill.order._shard import ENDLESS, contiguous_range, strided_length
 from gristmill.order._shuffle import shuffled
-from gristmill.types import Indices, Span
+from gristmill.types import Span
 
 
 @runtime_checkable
@@ -73,7 +73,7 @@ class SequentialSampler:
     ) -> None:
         self.num_records = as_int("num_records", num_records, minimum=1)
         self.shard_options = as_shard("shard_options", shard_options)
-        self.seed = None if seed is None else as_seed(seed)
+        self.seed = None if seed is None else as_seed(seed, bits=63)
         shards = shard_options.shard_count
         rest = self.num_records % shards if shard_options.drop_remainder else 0
         self._length = self.num_records - rest
@@ -131,11 +131,6 @@ class IndexSampler:
             raise PlanError("`shuffle` needs a `seed`. Pass one, such as `seed=0`.")
         self.seed = None if seed is None else as_seed(seed)
         self._own = contiguous_range(self.num_records, shard_options)
-        if not self._own:
-            raise PlanError(
-                f"Shard {shard_options.shard_index} of {shard_options.shard_count} gets none of "
-                f"{self.num_records} records. Use fewer shards."
-            )
 
     def __len__(self) -> int:
         if self.num_epochs is None:
@@ -161,40 +156,56 @@ class IndexSampler:
         """Count the elements that a shard gets."""
         if self.shard_options.shard_count == 1:
             return strided_length(len(self), shard)
-        return ENDLESS if self.num_epochs is None else len(self._own) * self.num_epochs
+        if self.num_epochs is None and self._own:
+            return ENDLESS
+        return len(self._own) * (self.num_epochs or 0)
 
     def keys(self, indices: Span) -> Span:
         """Give the record at each index of the stream."""
-        size = len(self._own)
-        if not self.shuffle and isinstance(indices, range):
-            regular = self._regular_keys(indices, size)
-            if regular is not None:
-                return regular
-        places = np.asarray(indices, dtype=np.int64) // self.shard_options.shard_count
+        places = _floor_divide(indices, self.shard_options.shard_count)
+        size, first = len(self._own), self._own.start
+        if isinstance(places, range):
+            parts = [self._epoch(offsets, epoch) for epoch, offsets in _by_epoch(places, size)]
+            if len(parts) == 1:
+                return parts[0]
+            return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
         epochs, offsets = np.divmod(places, size)
-        if self.shuffle:
-            offsets = self._shuffled(epochs, offsets, size)
-        return offsets + self._own.start
-
-    def _regular_keys(self, indices: range, size: int) -> range | None:
-        """Give the keys as a range, where all the indices are evenly spaced in one epoch."""
-        shards = self.shard_options.shard_count
-        step, uneven = divmod(indices.step, shards)
-        if uneven or not indices:
-            return None
-        first, last = indices[0] // shards, indices[-1] // shards
-        if first // size != last // size:
-            return None
-        start = first % size + self._own.start
-        return range(start, start + len(indices) * step, step)
-
-    def _shuffled(self, epochs: Indices, offsets: Indices, size: int) -> Indices:
-        seed: Any = self.seed
-        keys = np.empty_like(offsets)
+        keys = offsets + first
         for epoch in np.unique(epochs).tolist():
             chosen = epochs == epoch
-            keys[chosen] = shuffled(offsets[chosen], num_records=size, seed=(seed + epoch) % 2**32)
+            keys[chosen] = self._epoch(offsets[chosen], epoch)
         return keys
+
+    def _epoch(self, offsets: Span, epoch: int) -> Span:
+        """Give the records at some offsets into one epoch."""
+        first = self._own.start
+        if self.shuffle and self.seed is not None:
+            seed = (self.seed + epoch) % 2**32
+            places = np.asarray(offsets, dtype=np.int64)
+            return shuffled(places, num_records=len(self._own), seed=seed) + first
+        if isinstance(offsets, range):
+            return range(offsets.start + first, offsets.stop + first, offsets.step)
+        return offsets + first
+
+
+def _floor_divide(indices: Span, divisor: int) -> Span:
+    if divisor == 1:
+        return indices
+    if isinstance(indices, range):
+        if indices.step % divisor == 0:
+            first, step = indices.start // divisor, indices.step // divisor
+            return range(first, first + len(indices) * step, step)
+        indices = np.asarray(indices, dtype=np.int64)
+    return indices // divisor
+
+
+def _by_epoch(places: range, size: int) -> Iterator[tuple[int, range]]:
+    """Cut evenly spaced places of a repeated stream at the ends of its epochs."""
+    while places:
+        epoch, first = divmod(places.start, size)
+        count = min(len(places), -(-(size - first) // places.step))
+        yield epoch, range(first, first + count * places.step, places.step)
+        places = places[count:]
 
 
 def _metadata(sampler: BlockSampler, index: Any, length: int) -> RecordMetadata:

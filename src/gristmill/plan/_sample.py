@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sized
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -47,6 +48,10 @@ class SampleNode(Node):
         return self.sampler.seed if isinstance(self.sampler, BlockSampler) else None
 
     def length(self) -> int:
+        return self._length
+
+    @cached_property
+    def _length(self) -> int:
         sampler = self.sampler
         if isinstance(sampler, BlockSampler):
             return sampler.num_positions(self.shard)

@@ -102,6 +102,9 @@ class SharedMemoryDataSource:
     def __repr__(self) -> str:  # goes into checkpoints: without the name, which may be another
         return f"InMemoryDataSource(<{self._length} records>)"
 
+    def __str__(self) -> str:
+        return f"InMemoryDataSource(name={self.name}, len={self._length})"
+
     def _end_of(self, index: int) -> int:
         place = self._index + _WORD * index
         return int.from_bytes(self._memory[place : place + _WORD], "little")

@@ -1,0 +1,14 @@
+"""Any chain of operations over any sampler gives Grain's stream, element for element."""
+
+import hypothesis
+import pytest
+from hypothesis import given
+from random_chains import Chain, chains
+from side_by_side import STEADY, assert_same_stream
+
+
+@pytest.mark.filterwarnings("ignore:No batch will ever come")
+@hypothesis.settings(STEADY, max_examples=250)
+@given(chain=chains())
+def test_any_chain_of_operations_gives_grains_stream(chain: Chain):
+    assert_same_stream(chain)

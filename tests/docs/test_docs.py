@@ -1,0 +1,34 @@
+"""Every Python block of the README and the docs runs, one after the other as a reader would."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    str(page.relative_to(ROOT))
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
+    if "```python" in page.read_text(encoding="utf-8")
+)
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def test_there_are_pages_with_programs():
+    assert "README.md" in PAGES
+    assert "docs/columns.md" in PAGES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_programs_of_a_page_run(page: str):
+    names: dict[str, object] = {}
+    for program in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        exec(compile(program, page, "exec"), names)
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *PAGES])
+def test_links_to_files_lead_somewhere(page: str):
+    source = ROOT / page
+    for target in re.findall(r"\]\(([^)#]+)\)", source.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (source.parent / target).exists(), target
