@@ -45,8 +45,8 @@ def remark(result: Result) -> str:
     notes: list[str] = []
     if not result.complete:
         notes.append(f"first {result.records:,} records")  # cut by the time limit
-    if result.contender.role is Role.INFO:
-        notes.append("information")
+    if result.contender.role in (Role.INFO, Role.TUNED):
+        notes.append({Role.INFO: "information", Role.TUNED: "hand-tuned"}[result.contender.role])
     return "; ".join(notes)
 
 
@@ -80,7 +80,11 @@ def verdict_line(verdict: Verdict) -> str:
 def conclusions(row: Row, results: list[Result]) -> list[str]:
     """What the figures say, the unwelcome included."""
     lines = [verdict_line(verdict) for verdict in judge(row, results)]
+    tuned = fastest(results, role=Role.TUNED) if RATE in row.metrics else None
     ours = fastest(results, role=Role.OURS) if RATE in row.metrics else None
+    if ours is not None and tuned is not None:
+        factor = times(ours.median(RATE) / tuned.median(RATE))
+        lines.append(f"Against the hand-tuned {tuned.contender.name}: {factor}.")
     if ours is not None:
         for result in results:
             faster = result.usable and result.median(RATE) > ours.median(RATE)

@@ -46,14 +46,16 @@ def per_record(*, shuffle: bool) -> tuple[Contender, ...]:
             arguments={"shuffle": shuffle, **arguments},
         )
 
-    peer, limit = Role.PEER, Role.LIMIT
+    peer, tuned, limit = Role.PEER, Role.TUNED, Role.LIMIT
     torch, tf, bare = "torch:mnist", "tf_data:mnist", "limit:mnist"
     return (
         contender("Grain", "default threads", peer, "grain", "grain:mnist"),
         contender("Grain", "num_threads=0", peer, "grain", "grain:mnist", num_threads=0),
         contender("PyTorch", "JAX docs' collate", peer, "torch", torch, collate="jax docs"),
-        contender("PyTorch", "np.stack collate", peer, "torch", torch, collate="stack"),
-        contender("PyTorch", "np.concatenate collate", peer, "torch", torch, collate="concatenate"),
+        contender("PyTorch", "own np.stack collate", tuned, "torch", torch, collate="stack"),
+        contender(
+            "PyTorch", "own np.concatenate collate", tuned, "torch", torch, collate="concatenate"
+        ),
         contender("tf.data", "from_generator", peer, "tensorflow", tf, prefetch=False),
         contender("tf.data", "from_generator, prefetch", peer, "tensorflow", tf, prefetch=True),
         contender("HF", "NumPy format, Arrow table", peer, "datasets", "huggingface:mnist"),

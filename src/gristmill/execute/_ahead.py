@@ -50,18 +50,26 @@ class Ahead:
             self._thread.join()
 
     def _run(self) -> None:
-        while True:
-            try:
-                outcome = self._stage.pull()
-            except BaseException as error:
-                outcome = Outcome(Block.empty(), error)
-            with self._changed:
-                while len(self._store) >= BUFFER_BLOCKS and not self._is_closed:
-                    self._changed.wait()
-                self._store.append(outcome)
-                self._changed.notify_all()
-                if self._is_closed or _ends(outcome):
-                    return
+        while self._hand_over(self._pull()):
+            pass
+
+    def _pull(self) -> Outcome | None:
+        try:
+            return self._stage.pull()
+        except BaseException as error:  # whatever it is, the consumer raises it
+            return Outcome(Block.empty(), error)
+
+    def _hand_over(self, outcome: Outcome | None) -> bool:
+        """Put a block into the store when there is room; say whether to go on.
+
+        On return this thread holds nothing of it: its memory is free when the consumer is done.
+        """
+        with self._changed:
+            while len(self._store) >= BUFFER_BLOCKS and not self._is_closed:
+                self._changed.wait()
+            self._store.append(outcome)
+            self._changed.notify_all()
+            return not (self._is_closed or _ends(outcome))
 
 
 def _ends(outcome: Outcome | None) -> bool:

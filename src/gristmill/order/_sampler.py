@@ -71,9 +71,9 @@ class SequentialSampler:
         shard_options: ShardOptions = NoSharding(),  # noqa: B008 - frozen
         seed: int | None = None,
     ) -> None:
-        self.num_records = as_int("num_records", num_records, minimum=1)
-        self.shard_options = as_shard("shard_options", shard_options)
-        self.seed = None if seed is None else as_seed(seed, bits=63)
+        self.num_records: int = as_int("num_records", num_records, minimum=1)
+        self.shard_options: ShardOptions = as_shard("shard_options", shard_options)
+        self.seed: int | None = None if seed is None else as_seed(seed, bits=63)
         shards = shard_options.shard_count
         rest = self.num_records % shards if shard_options.drop_remainder else 0
         self._length = self.num_records - rest
@@ -121,15 +121,15 @@ class IndexSampler:
         num_epochs: int | None = None,
         seed: int | None = None,
     ) -> None:
-        self.num_records = as_int("num_records", num_records, minimum=1)
-        self.shard_options = as_shard("shard_options", shard_options)
-        self.shuffle = as_bool("shuffle", shuffle)
+        self.num_records: int = as_int("num_records", num_records, minimum=1)
+        self.shard_options: ShardOptions = as_shard("shard_options", shard_options)
+        self.shuffle: bool = as_bool("shuffle", shuffle)
         self.num_epochs = (
             None if num_epochs is None else as_int("num_epochs", num_epochs, minimum=1)
         )
         if self.shuffle and seed is None:
             raise PlanError("`shuffle` needs a `seed`. Pass one, such as `seed=0`.")
-        self.seed = None if seed is None else as_seed(seed)
+        self.seed: int | None = None if seed is None else as_seed(seed)
         self._own = contiguous_range(self.num_records, shard_options)
 
     def __len__(self) -> int:

@@ -36,6 +36,7 @@ class SharedMemoryDataSource:
     """
 
     def __init__(self, elements: Sequence[Any] | None = None, *, name: str | None = None) -> None:
+        self.name: str
         if elements is None:
             if name is None:
                 raise PlanError(

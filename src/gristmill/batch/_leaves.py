@@ -1,0 +1,147 @@
+"""One array out of many leaves.
+
+Widths promote as in NumPy. What NumPy would blur without a word (numbers into text, large integers
+into floats, the NUL bytes at the end of a text) is kept or refused.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill.errors import BatchError
+from gristmill.types import SupportsArray
+
+_SCALARS = (bool, int, float, complex, str, bytes, np.generic)
+LEAF_TYPES = {np.ndarray, bool, int, float, complex, str, bytes}
+"""The types that need no look at whether they have children."""
+
+_SMALL_BYTES = 16_384
+
+
+def stack_leaves(leaves: Sequence[Any], path: str) -> NDArray[Any]:
+    """Give one array with an item for each leaf; `path` names them in errors.
+
+    >>> stack_leaves([1, 2.5], "batch").tolist()
+    [1.0, 2.5]
+    """
+    if isinstance(leaves[0], int | float):
+        numbers = _stack_numbers(leaves)
+        if numbers is not None:
+            return numbers
+    kinds = set(map(type, leaves))
+    if kinds == {np.ndarray}:
+        return _stack_arrays(leaves, path)
+    if all(issubclass(kind, _SCALARS) for kind in kinds):
+        return _promote(leaves, path)
+    return _stack_arrays([_as_array(leaf, path) for leaf in leaves], path)
+
+
+def _stack_numbers(leaves: Sequence[Any]) -> NDArray[Any] | None:
+    """Stack plain numbers; the result tells whether they all were."""
+    try:
+        stacked = np.array(leaves)
+    except (ValueError, TypeError):
+        return None
+    kind = stacked.dtype.kind
+    is_plain = kind in "biu" or (kind == "f" and isinstance(leaves[0], float))
+    return stacked if is_plain and stacked.ndim == 1 else None
+
+
+def _stack_arrays(arrays: Sequence[NDArray[Any]], path: str) -> NDArray[Any]:
+    first, count = arrays[0], len(arrays)
+    if list(map(attrgetter("shape"), arrays)).count(first.shape) < count:
+        raise _unlike(arrays, path)
+    is_one_type = list(map(attrgetter("dtype"), arrays)).count(first.dtype) == count
+    if not is_one_type or first.dtype.kind not in "biufc" or not first.dtype.isnative:
+        return _promote(arrays, path)
+    if first.nbytes <= _SMALL_BYTES:
+        try:  # joining buffers takes a fifth of the time of np.concatenate, a tenth of np.stack's
+            joined = np.frombuffer(bytearray().join(cast("Sequence[Any]", arrays)), first.dtype)
+            return joined.reshape(count, *first.shape)
+        except (BufferError, TypeError, ValueError):
+            pass  # not contiguous, or empty
+    return np.stack(arrays)
+
+
+def _promote(leaves: Sequence[Any], path: str) -> NDArray[Any]:
+    """Stack scalars, or arrays of one shape and several types, as NumPy promotes them."""
+    try:
+        stacked = np.array(leaves)
+    except ValueError:
+        raise _unlike(leaves, path) from None
+    kind = stacked.dtype.kind
+    if kind in "biuc":
+        return stacked
+    dtypes = {np.asarray(leaf).dtype for leaf in leaves}
+    if kind != "f":
+        return _stack_other(stacked, leaves, {dtype.kind for dtype in dtypes}, path)
+    if all(dtype.kind in "biu" for dtype in dtypes):
+        raise BatchError(
+            f"{path}: integers that no 64-bit integer type holds together. "
+            "Convert them to one type before batching."
+        )
+    return stacked
+
+
+def _stack_other(
+    stacked: NDArray[Any], leaves: Sequence[Any], kinds: set[str], path: str
+) -> NDArray[Any]:
+    """Take text, times and objects, but only among their own kind."""
+    if stacked.dtype.kind == "O" and all(map(_is_integer, leaves)):
+        return stacked  # too large for 64 bits, and so kept as Python's own
+    if len(kinds) > 1:
+        raise _unlike(leaves, path)
+    if stacked.dtype.kind not in "USO" or stacked.ndim > 1:
+        return stacked
+    if stacked.dtype.kind != "O" and not any(map(_ends_in_nul, leaves)):
+        return stacked
+    objects = np.empty(len(leaves), dtype=object)
+    for row, leaf in enumerate(leaves):  # one by one: NumPy would take a sequence apart
+        objects[row] = leaf.item() if isinstance(leaf, np.ndarray) else leaf
+    return objects
+
+
+def _is_integer(leaf: Any) -> bool:
+    return isinstance(leaf, int | np.integer)
+
+
+def _ends_in_nul(leaf: Any) -> bool:
+    """Tell a text that NumPy would hand back shorter: its texts end at the last non-NUL."""
+    return isinstance(leaf, str | bytes) and leaf[-1:] in ("\0", b"\0")
+
+
+def _as_array(leaf: Any, path: str) -> NDArray[Any]:
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise BatchError(f"{path}: a masked array would lose its mask. Use `.filled()` before.")
+    if isinstance(leaf, (SupportsArray, *_SCALARS)):
+        return np.asarray(leaf)
+    holder = np.empty((), dtype=object)
+    holder[()] = leaf
+    return holder
+
+
+def _unlike(leaves: Sequence[Any], path: str) -> BatchError:
+    """Name the first leaf that differs from the first of all, and how."""
+    told = [_shape_or_type(leaf) for leaf in leaves]
+    row = next((row for row, what in enumerate(told) if what != told[0]), 0)
+    shapes = [np.shape(leaf) for leaf in (leaves[0], leaves[row])]
+    if shapes[0] != shapes[1]:
+        return BatchError(
+            f"{path}: shapes {shapes[0]} and {shapes[1]}. "
+            "Crop, resize or pad to one shape before batching, or pass a `batch_fn`.",
+            row=row,
+        )
+    return BatchError(
+        f"{path}: {told[0]} and {told[row]}. Give all records one type before batching.",
+        row=row,
+    )
+
+
+def _shape_or_type(leaf: Any) -> str:
+    if isinstance(leaf, np.ndarray):
+        array = cast("NDArray[Any]", leaf)
+        return f"{array.dtype}{list(array.shape)}"
+    return type(leaf).__name__
