@@ -1,12 +1,13 @@
 """The user's file and line that added a step."""
 
 import inspect
+import os
 import warnings
 from pathlib import Path
 
 from gristmill.errors import GristmillWarning
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 def call_site() -> str:

@@ -3,10 +3,12 @@
 `None` is a tree without leaves, as in JAX. Anything else is a leaf.
 """
 
+import copy
 import dataclasses
+import operator
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any, cast
 
@@ -30,7 +32,7 @@ def children(node: Tree) -> tuple[list[str], list[Any]] | None:
         return _numbered(items) if names is None else ([f".{name}" for name in names], items)
     structure = jax_structure(node)
     if structure is not None:
-        return _numbered(structure.flatten_up_to(node))
+        return _jax_children(node)
     if names is None:
         return None
     return [f".{name}" for name in names], [getattr(node, name) for name in names]
@@ -47,12 +49,9 @@ def builder(node: Tree) -> Callable[[Sequence[Any]], Any]:
     kind = cast(Any, type(node))
     if isinstance(node, Mapping):
         keys = tuple(cast("Mapping[Any, Any]", node))
-        if kind is dict:
-            return lambda values: dict(zip(keys, values, strict=True))
-        if isinstance(node, defaultdict):
-            factory = cast("defaultdict[Any, Any]", node).default_factory
-            return lambda values: kind(factory, zip(keys, values, strict=True))
-        return lambda values: kind(zip(keys, values, strict=True))
+        if isinstance(node, dict) and kind is not dict:
+            return partial(_refill, cast("dict[Any, Any]", node), keys)
+        return partial(_make_mapping, kind, keys)
     names = _field_names(node)
     if isinstance(node, list | tuple):
         return kind if names is None else kind._make
@@ -61,7 +60,28 @@ def builder(node: Tree) -> Callable[[Sequence[Any]], Any]:
         return structure.unflatten
     if names is None:
         raise TypeError(f"a leaf of type {kind.__name__} has no children to rebuild it from")
-    return lambda values: kind(**dict(zip(names, values, strict=True)))
+    return partial(_replace_fields, node, names)
+
+
+def _make_mapping(kind: Any, keys: Sequence[Any], values: Sequence[Any]) -> Any:
+    made = dict(zip(keys, values, strict=True))
+    return made if kind is dict else kind(made)
+
+
+def _refill(node: dict[Any, Any], keys: Sequence[Any], values: Sequence[Any]) -> dict[Any, Any]:
+    """Give a copy of a dict of the user's own kind, which may not take its items when made."""
+    filled = copy.copy(node)
+    for key, value in zip(keys, values, strict=True):
+        filled[key] = value
+    return filled
+
+
+def _replace_fields(node: Any, names: Sequence[str], values: Sequence[Any]) -> Any:
+    """Give a copy of a dataclass, which may be frozen or compute fields when made."""
+    replaced = copy.copy(node)
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(replaced, name, value)
+    return replaced
 
 
 def _subscript(key: Any) -> str:
@@ -86,12 +106,14 @@ def jax_structure(node: Any) -> Any:
     jax: Any = sys.modules.get("jax")
     if jax is None:
         return None
-
-    def is_below(part: Any) -> bool:
-        return part is not node
-
-    structure = jax.tree_util.tree_structure(node, is_leaf=is_below)
+    structure = jax.tree_util.tree_structure(node, is_leaf=partial(operator.is_not, node))
     return None if jax.tree_util.treedef_is_leaf(structure) else structure
+
+
+def _jax_children(node: Any) -> tuple[list[str], list[Any]]:
+    flatten_with_path: Any = sys.modules["jax"].tree_util.tree_flatten_with_path
+    inner = flatten_with_path(node, is_leaf=partial(operator.is_not, node))[0]
+    return [str(path[0]) for path, _ in inner], [child for _, child in inner]
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:

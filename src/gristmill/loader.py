@@ -6,7 +6,7 @@ from typing import Any, final
 from gristmill._check import as_int, as_kind, as_list
 from gristmill._site import call_site, warn_user
 from gristmill.checkpoint import Fingerprint, decode_state, encode_state
-from gristmill.errors import StateError
+from gristmill.errors import PlanError, StateError
 from gristmill.execute import Stream
 from gristmill.options import MultiprocessingOptions, NoSharding, ReadOptions, ShardOptions
 from gristmill.order import BlockSampler, IndexSampler, Sampler
@@ -186,13 +186,16 @@ def load(
     >>> [batch.tolist() for batch in load(range(5), num_epochs=1, batch_size=2)]
     [[0, 1], [2, 3], [4]]
     """
-    operations = list(transformations)
+    operations = as_list("transformations", transformations)
+    num_records = SourceNode(site=call_site(), source=source).length()
+    if num_records == 0:
+        raise PlanError("`source` is empty. Pass at least one record.")
     if batch_size is not None:
         operations.append(Batch(batch_size, drop_remainder))
     return DataLoader(
         data_source=source,
         sampler=IndexSampler(
-            num_records=len(source),
+            num_records=num_records,
             shard_options=shard_options,
             shuffle=shuffle,
             num_epochs=num_epochs,

@@ -142,7 +142,7 @@ def test_a_batch_of_batches_is_grains(record):
 
 @pytest.mark.parametrize(
     "dtype",
-    ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", ">i4"],
+    ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"],
 )
 def test_a_source_that_is_an_array_gives_grains_elements_and_batches(dtype):
     source = np.arange(42).reshape(7, 3, 2).astype(dtype)

@@ -36,6 +36,8 @@ def stack_leaves(leaves: Sequence[Any], path: str) -> NDArray[Any]:
         return _stack_arrays(leaves, path)
     if all(issubclass(kind, _SCALARS) for kind in kinds):
         return _promote(leaves, path)
+    if type(None) in kinds:
+        raise _unlike(leaves, path)
     return _stack_arrays([_as_array(leaf, path) for leaf in leaves], path)
 
 
@@ -73,12 +75,16 @@ def _promote(leaves: Sequence[Any], path: str) -> NDArray[Any]:
     except ValueError:
         raise _unlike(leaves, path) from None
     kind = stacked.dtype.kind
+    if not stacked.dtype.isnative:
+        stacked = stacked.astype(stacked.dtype.newbyteorder("="))
     if kind in "biuc":
         return stacked
     dtypes = {np.asarray(leaf).dtype for leaf in leaves}
     if kind != "f":
         return _stack_other(stacked, leaves, {dtype.kind for dtype in dtypes}, path)
     if all(dtype.kind in "biu" for dtype in dtypes):
+        if all(isinstance(leaf, int) and leaf >= 0 for leaf in leaves):
+            return np.array(leaves, dtype=np.uint64)
         raise BatchError(
             f"{path}: integers that no 64-bit integer type holds together. "
             "Convert them to one type before batching."
@@ -92,7 +98,7 @@ def _stack_other(
     """Take text, times and objects, but only among their own kind."""
     if stacked.dtype.kind == "O" and all(map(_is_integer, leaves)):
         return stacked  # too large for 64 bits, and so kept as Python's own
-    if len(kinds) > 1:
+    if len(kinds) > 1 or (stacked.dtype.kind == "O" and "O" not in kinds):
         raise _unlike(leaves, path)
     if stacked.dtype.kind not in "USO" or stacked.ndim > 1:
         return stacked
@@ -117,7 +123,10 @@ def _as_array(leaf: Any, path: str) -> NDArray[Any]:
     if isinstance(leaf, np.ma.MaskedArray):
         raise BatchError(f"{path}: a masked array would lose its mask. Use `.filled()` before.")
     if isinstance(leaf, (SupportsArray, *_SCALARS)):
-        return np.asarray(leaf)
+        try:
+            return np.asarray(leaf)
+        except Exception as error:
+            raise BatchError(f"{path}: no array can be made of {leaf!r}: {error}") from error
     holder = np.empty((), dtype=object)
     holder[()] = leaf
     return holder
@@ -127,8 +136,8 @@ def _unlike(leaves: Sequence[Any], path: str) -> BatchError:
     """Name the first leaf that differs from the first of all, and how."""
     told = [_shape_or_type(leaf) for leaf in leaves]
     row = next((row for row, what in enumerate(told) if what != told[0]), 0)
-    shapes = [np.shape(leaf) for leaf in (leaves[0], leaves[row])]
-    if shapes[0] != shapes[1]:
+    shapes = [np.shape(leaf) for leaf in (leaves[0], leaves[row]) if leaf is not None]
+    if len(set(shapes)) > 1:
         return BatchError(
             f"{path}: shapes {shapes[0]} and {shapes[1]}. "
             "Crop, resize or pad to one shape before batching, or pass a `batch_fn`.",
@@ -144,4 +153,4 @@ def _shape_or_type(leaf: Any) -> str:
     if isinstance(leaf, np.ndarray):
         array = cast("NDArray[Any]", leaf)
         return f"{array.dtype}{list(array.shape)}"
-    return type(leaf).__name__
+    return "None" if leaf is None else type(leaf).__name__

@@ -52,8 +52,11 @@ def _transpose(nodes: Sequence[Any], steps: list[str], path: str) -> list[Sequen
         return []
     if isinstance(first, Mapping):
         keys = list(cast("Mapping[Any, Any]", first))
+        # A defaultdict would make up what it lacks.
+        makes_up = type(cast(Any, first)) is not dict
         try:
-            if len(set(map(len, nodes))) == 1:
+            missing = makes_up and any(node.keys() != set(keys) for node in nodes)
+            if not missing and len(set(map(len, nodes))) == 1:
                 return [list(map(itemgetter(key), nodes)) for key in keys]
         except KeyError:
             pass

@@ -58,8 +58,8 @@ def _parse(state: Any) -> dict[str, Any]:
     text = state if isinstance(state, str) else state.decode(errors="replace")
     try:
         body: Any = json.loads(text)
-    except ValueError:
-        if text.lstrip().startswith("{") and not text.rstrip().endswith("}"):
+    except (ValueError, RecursionError):
+        if text.lstrip()[:1] in ("{", "") and not text.rstrip().endswith("}"):
             raise StateError(
                 f"The state is truncated: it ends after {len(text)} characters. "
                 "Restore an earlier checkpoint."

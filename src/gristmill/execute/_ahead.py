@@ -5,7 +5,8 @@ from collections import deque
 from typing import final
 
 from gristmill.execute._block import Block
-from gristmill.execute._stage import Outcome, Stage
+from gristmill.execute._outcome import Outcome
+from gristmill.execute._stage import Stage
 
 BUFFER_BLOCKS = 2
 """Blocks that wait for the consumer: one would do, the second evens out their varying times."""

@@ -9,28 +9,30 @@ from gristmill.plan import Node, SampleNode, sample_of
 
 def call_each(
     node: Node, track: Track, function: Callable[..., Any], *arguments: Iterable[Any]
-) -> list[Any]:
-    """Call the user's function for each element; an exception gains a note that names it."""
+) -> tuple[list[Any], Exception | None]:
+    """Call the user's function for each element: the results up to an exception, and that."""
     results: list[Any] = []
     try:
         results.extend(map(function, *arguments))  # what was done before an exception stays in
     except Exception as error:
-        blame(error, node, track, len(results))
-        raise
-    if len(results) < len(track):
-        error = RuntimeError("A step raised StopIteration, which would have ended the stream.")
-        blame(error, node, track, len(results))
-        raise error
-    return results
+        return results, blame(error, node, track, len(results))
+    if len(results) < len(track):  # which is how `map` takes a StopIteration
+        return results, blame(StopIteration(), node, track, len(results))
+    return results, None
 
 
-def blame(error: BaseException, node: Node, track: Track, row: int) -> None:
-    """Add a note to an exception: the step, where it was added, the record."""
+def blame(error: Exception, node: Node, track: Track, row: int) -> Exception:
+    """Give an exception with a note: the step, where it was added, the record."""
+    if isinstance(error, StopIteration):
+        ended = RuntimeError("A step raised StopIteration, which would have ended the stream.")
+        ended.__cause__ = error
+        error = ended
     position = track.position(row)
     step = f"reading {node.parent.label}" if isinstance(node, SampleNode) else node.label
     note = f"In {step}, added at {node.site}, on {_record_name(node, position)}."
     if note not in getattr(error, "__notes__", ()):  # a source may raise one object twice
         error.add_note(note)
+    return error
 
 
 def _record_name(node: Node, position: int) -> str:

@@ -30,9 +30,15 @@ class Block:
         """Give the elements one by one."""
         return self.data.rows() if isinstance(self.data, Columns) else self.data
 
-    def with_data(self, data: list[Element] | Columns) -> "Block":
+    def with_rows(self, rows: list[Element]) -> "Block":
+        """Give a block of other elements in the same places, or in the first of them."""
+        if len(rows) == len(self):
+            return Block(rows, self.track, self.generators)
+        return Block(rows, self.track[: len(rows)], (self.generators or [])[: len(rows)] or None)
+
+    def with_columns(self, columns: Columns) -> "Block":
         """Give a block of other elements in the same places."""
-        return Block(data, self.track, self.generators)
+        return Block(columns, self.track, self.generators)
 
     def take(self, chosen: Indices) -> "Block":
         """Give only some of the elements, by ascending row."""

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import final
 
-from gristmill.execute._stage import Outcome
+from gristmill.execute._outcome import Outcome
 
 
 class Executor(ABC):

@@ -4,7 +4,8 @@ from collections import deque
 from typing import final
 
 from gristmill.execute._executor import Executor
-from gristmill.execute._stage import Outcome, Skip, Stage
+from gristmill.execute._outcome import Outcome
+from gristmill.execute._stage import Skip, Stage
 from gristmill.execute._track import Cursor
 
 BLOCK_SECONDS = 0.0015
@@ -38,7 +39,7 @@ class FeedStage(Stage):
             return None
         outcome = self._executor.collect()
         self._pace.observe(self._sizes.popleft(), outcome.seconds)
-        return Outcome(self._skip.drop(outcome.block), outcome.error)
+        return self._skip.drop(outcome)
 
     def seek(self, cursor: Cursor) -> None:
         self._executor.cancel()

@@ -5,28 +5,29 @@ from collections.abc import Callable
 import numpy as np
 
 from gristmill.errors import PlanError
-from gristmill.execute._blame import blame, call_each
+from gristmill.execute._blame import call_each
 from gristmill.execute._block import Block
+from gristmill.execute._outcome import Outcome
 from gristmill.plan import FlatMapNode
+from gristmill.types import Element
 
 
-def flat_map_step(node: FlatMapNode, *, level: int) -> Callable[[Block], Block]:
+def flat_map_step(node: FlatMapNode, *, level: int) -> Callable[[Block], Outcome]:
     """Give the function that splits the elements of a block; `level` counts flat maps from 1."""
 
-    def run(block: Block) -> Block:
-        results = call_each(node, block.track, node.function, block.rows())
-        pieces = call_each(node, block.track, list, results)
-        counts = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
-        too_many = np.flatnonzero(counts > node.max_fan_out)
-        if len(too_many):
-            row = int(too_many[0])
-            error = PlanError(
-                f"{node.label} gave {counts[row]} elements for one, its `max_fan_out` is "
+    def split(element: Element) -> list[Element]:
+        pieces = list(node.function(element))
+        if len(pieces) > node.max_fan_out:
+            raise PlanError(
+                f"{node.label} gave {len(pieces)} elements for one, its `max_fan_out` is "
                 f"{node.max_fan_out}. Raise it, or split the record into fewer."
             )
-            blame(error, node, block.track, row)
-            raise error
-        rows = [piece for group in pieces for piece in group]
-        return Block(rows, block.track.sparse().split(counts, level=level))
+        return pieces
+
+    def run(block: Block) -> Outcome:
+        groups, error = call_each(node, block.track, split, block.rows())
+        counts = np.array([len(group) for group in groups], dtype=np.int64)
+        track = block.track[: len(groups)].sparse().split(counts, level=level)
+        return Outcome(Block([piece for group in groups for piece in group], track), error)
 
     return run

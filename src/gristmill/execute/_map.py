@@ -8,75 +8,115 @@ import numpy as np
 from gristmill._columns import Columns, is_columnar, split_rows
 from gristmill._seed import GeneratorState, first_states, generators
 from gristmill._tree import leaves_with_paths
-from gristmill.errors import BatchError
+from gristmill.errors import BatchError, PlanError
 from gristmill.execute._blame import blame, call_each
 from gristmill.execute._block import Block
+from gristmill.execute._outcome import Outcome
 from gristmill.order import BlockSampler
 from gristmill.plan import MapNode, MapWithIndexNode, RandomMapNode, SampleNode, sample_of
-from gristmill.types import Element, Tree
+from gristmill.types import Tree
 
 
-def map_step(node: MapNode) -> Callable[[Block], Block]:
+def map_step(node: MapNode) -> Callable[[Block], Outcome]:
     """Give the function that maps a block: by rows, or as columns where the transform can."""
 
-    def run(block: Block) -> Block:
-        if node.batch_function is None or not isinstance(block.data, Columns):
-            return block.with_data(call_each(node, block.track, node.function, block.rows()))
+    def run(block: Block) -> Outcome:
+        data, function = block.data, node.batch_function
+        if function is None or not isinstance(data, Columns):
+            return _map_rows(node, block)
         try:
-            columns = node.batch_function(block.data.gather())
+            columns = _map_columns(node, function, data)
         except Exception as error:
-            call_each(node, block.track, node.function, block.rows())  # finds the record to blame
-            blame(error, node, block.track, 0)
-            raise
-        return block.with_data(_checked(node, block, columns))
+            return _map_up_to_the_failure(node, function, block, data, error)
+        if is_columnar(columns):
+            return Outcome(block.with_columns(Columns.of(columns, range(len(block)))))
+        return Outcome(block.with_rows(split_rows(columns, len(block))))
 
     return run
 
 
-def _checked(node: MapNode, block: Block, columns: Tree) -> list[Element] | Columns:
-    """Take the result of `map_batch`, if it has one item for each element."""
-    for path, leaf in leaves_with_paths(columns, "columns"):
-        if not isinstance(leaf, np.ndarray) or np.shape(cast(Any, leaf))[:1] != (len(block),):
-            error = BatchError(
-                f"`map_batch` of {node.name} gave {path} of shape {np.shape(cast(Any, leaf))} for "
-                f"{len(block)} elements. Give arrays with the elements along the first axis."
-            )
-            blame(error, node, block.track, 0)
-            raise error
-    if is_columnar(columns):
-        return Columns.of(columns, range(len(block)))
-    return split_rows(columns, len(block))
+def _map_rows(node: MapNode, block: Block) -> Outcome:
+    rows, error = call_each(node, block.track, node.function, block.rows())
+    return Outcome(block.with_rows(rows), error)
 
 
-def map_with_index_step(node: MapWithIndexNode) -> Callable[[Block], Block]:
+def _map_columns(node: MapNode, function: Callable[[Tree], Tree], data: Columns) -> Tree:
+    columns = function(data.gather())
+    _check_columns(node, columns, len(data))
+    return columns
+
+
+def _map_up_to_the_failure(
+    node: MapNode,
+    function: Callable[[Tree], Tree],
+    block: Block,
+    data: Columns,
+    error: Exception,
+) -> Outcome:
+    """Find the element that fails: by rows, else as columns of one element each."""
+    by_rows = _map_rows(node, block)
+    if by_rows.error:
+        return by_rows
+    for row in range(len(block)):
+        try:
+            _map_columns(node, function, data[row : row + 1])
+        except Exception as failure:
+            return Outcome(by_rows.block[:row], blame(failure, node, block.track, row))
+    return Outcome(block[:0], blame(error, node, block.track, 0))
+
+
+def _check_columns(node: MapNode, columns: Tree, count: int) -> None:
+    """Refuse a result of `map_batch` that has not one item for each element."""
+    told = ""
+    leaves = list(leaves_with_paths(columns, "columns"))
+    if not leaves:
+        told = repr(columns)
+    for path, leaf in leaves:
+        if not isinstance(leaf, np.ndarray) or np.shape(cast(Any, leaf))[:1] != (count,):
+            told = f"{path} of shape {np.shape(cast(Any, leaf))}"
+    if told:
+        raise BatchError(
+            f"`map_batch` of {node.name} gave {told} for {count} elements. "
+            "Return arrays with the elements along the first axis."
+        )
+
+
+def map_with_index_step(node: MapWithIndexNode) -> Callable[[Block], Outcome]:
     """Give the function that maps a block with each element's index in the stream."""
     sample = sample_of(node)
 
-    def run(block: Block) -> Block:
-        track = block.track
-        indices = np.asarray(sample.indices(track.sparse().origins[:, 0])).tolist()
-        return block.with_data(call_each(node, track, node.function, indices, block.rows()))
+    def run(block: Block) -> Outcome:
+        indices = np.asarray(sample.indices(block.track.sparse().origins[:, 0])).tolist()
+        rows, error = call_each(node, block.track, node.function, indices, block.rows())
+        return Outcome(block.with_rows(rows), error)
 
     return run
 
 
-def random_map_step(node: RandomMapNode, *, goes_on: bool) -> Callable[[Block], Block]:
+def random_map_step(node: RandomMapNode, *, goes_on: bool) -> Callable[[Block], Outcome]:
     """Give the function that maps a block with each record's generator.
 
     `goes_on` tells that a later random step draws on from the same generators.
     """
     sample = sample_of(node)
 
-    def run(block: Block) -> Block:
-        if isinstance(sample.sampler, BlockSampler):
-            states = block.generators or _first_states(sample, block)
-            used: list[Any] | None = [] if goes_on else None
-            drawn = generators(states, used=used)
-        else:
-            drawn, used = iter(block.generators or ()), block.generators
-        rows = call_each(node, block.track, node.function, block.rows(), drawn)
-        next(drawn, None)  # lets the last one be added to `used`
-        return Block(rows, block.track, used)
+    def run(block: Block) -> Outcome:
+        given = block.generators
+        if not isinstance(sample.sampler, BlockSampler):
+            if given is None:
+                error = PlanError(
+                    f"{node.label} needs a generator, and the sampler gives none. "
+                    "Set `rng` in the `RecordMetadata` it gives."
+                )
+                return Outcome(block[:0], blame(error, node, block.track, 0))
+            rows, error = call_each(node, block.track, node.function, block.rows(), given)
+            return Outcome(block.with_rows(rows), error)
+        used: list[GeneratorState] | None = [] if goes_on else None
+        drawn = generators(_first_states(sample, block) if given is None else given, used=used)
+        rows, error = call_each(node, block.track, node.function, block.rows(), drawn)
+        if error is None:
+            next(drawn, None)  # lets the last one be added to `used`
+        return Outcome(Block(rows, block.track[: len(rows)], used), error)
 
     return run
 

@@ -10,8 +10,9 @@ from gristmill.execute._feed import FeedStage
 from gristmill.execute._filter import filter_step
 from gristmill.execute._flat_map import flat_map_step
 from gristmill.execute._map import map_step, map_with_index_step, random_map_step
+from gristmill.execute._outcome import Outcome
 from gristmill.execute._sample import sample_reader
-from gristmill.execute._stage import Outcome, Stage, StepStage, attempt
+from gristmill.execute._stage import Stage, StepStage
 from gristmill.plan import (
     BatchNode,
     FilterNode,
@@ -39,7 +40,7 @@ def open_stages(plan: Node) -> Stage:
 
     def read_timed(positions: range) -> Outcome:
         start = time.perf_counter()
-        outcome = attempt(read, positions)
+        outcome = read(positions)
         return Outcome(outcome.block, outcome.error, time.perf_counter() - start)
 
     stage: Stage = FeedStage(
@@ -60,7 +61,7 @@ def num_flat_maps(plan: Node) -> int:
     return sum(isinstance(step, FlatMapNode) for step in steps_of(plan))
 
 
-def _reader(plan: Node, steps: list[Step | BatchNode]) -> Callable[[range], Block]:
+def _reader(plan: Node, steps: list[Step | BatchNode]) -> Callable[[range], Outcome]:
     read = sample_reader(sample_of(plan), num_flat_maps=num_flat_maps(plan))
     for step in steps:
         if isinstance(step, BatchNode):
@@ -71,12 +72,12 @@ def _reader(plan: Node, steps: list[Step | BatchNode]) -> Callable[[range], Bloc
 
 
 def _then(
-    read: Callable[[range], Block], run: Callable[[Block], Block]
-) -> Callable[[range], Block]:
-    return lambda positions: run(read(positions))
+    read: Callable[[range], Outcome], run: Callable[[Block], Outcome]
+) -> Callable[[range], Outcome]:
+    return lambda positions: read(positions).then(run)
 
 
-def _step_runner(plan: Node, step: Step) -> Callable[[Block], Block]:
+def _step_runner(plan: Node, step: Step) -> Callable[[Block], Outcome]:
     above = steps_of(plan)[steps_of(plan).index(step) + 1 :]
     match step:
         case MapNode():

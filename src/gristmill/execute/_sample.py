@@ -1,6 +1,7 @@
 """Read the sampled records of a range of positions."""
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,38 +10,38 @@ from gristmill._columns import Columns
 from gristmill.errors import SourceError
 from gristmill.execute._blame import blame, call_each
 from gristmill.execute._block import Block
-from gristmill.execute._track import DenseTrack, Track
+from gristmill.execute._outcome import Outcome
+from gristmill.execute._track import DenseTrack
 from gristmill.order import BlockSampler
 from gristmill.plan import SampleNode
 from gristmill.sources import ArraySource
-from gristmill.types import Element, Span, SupportsGetItems
+from gristmill.types import Span, SupportsGetItems
 
 WINDOW = 16_384
 """Keys found in one go: a shuffle takes as many calls of NumPy for 100 of them as for 10,000."""
 
-FindKeys: TypeAlias = Callable[[range, Track], tuple[Span, list[Any] | None]]
-ReadRecords: TypeAlias = Callable[[Span, Track], list[Element] | Columns]
+ReadRecords: TypeAlias = Callable[[Span, DenseTrack], Outcome]
 
 
-def sample_reader(node: SampleNode, *, num_flat_maps: int) -> Callable[[range], Block]:
+def sample_reader(node: SampleNode, *, num_flat_maps: int) -> Callable[[range], Outcome]:
     """Give the function that reads a range of positions."""
-    is_ours = isinstance(node.sampler, BlockSampler)
-    find_keys = _keys_in_windows(node, node.sampler) if is_ours else _keys_one_by_one(node)
     read_records = _record_reader(node)
+    if not isinstance(node.sampler, BlockSampler):
+        return _reader_for_users_sampler(node, read_records, num_flat_maps)
+    find_keys = _keys_in_windows(node, node.sampler)
 
-    def read(positions: range) -> Block:
+    def read(positions: range) -> Outcome:
         track = DenseTrack.of_records(positions, num_flat_maps=num_flat_maps)
-        keys, generators = find_keys(positions, track)
-        return Block(read_records(keys, track), track, generators)
+        return read_records(find_keys(positions), track)
 
     return read
 
 
-def _keys_in_windows(node: SampleNode, sampler: Any) -> FindKeys:
+def _keys_in_windows(node: SampleNode, sampler: BlockSampler) -> Callable[[range], Span]:
     end = node.length()
     window: tuple[int, Span] = (0, range(0))  # replaced as a whole: threads may share it
 
-    def find_keys(positions: range, _: Track) -> tuple[Span, None]:
+    def find_keys(positions: range) -> Span:
         nonlocal window
         first, keys = window
         if not (first <= positions.start and positions.stop <= first + len(keys)):
@@ -52,59 +53,68 @@ def _keys_in_windows(node: SampleNode, sampler: Any) -> FindKeys:
             wanted = range(first, min(max(first + ahead, positions.stop), end))
             keys = sampler.keys(node.indices(wanted))
             window = first, keys
-        return keys[positions.start - first : positions.stop - first], None
+        return keys[positions.start - first : positions.stop - first]
 
     return find_keys
 
 
-def _keys_one_by_one(node: SampleNode) -> FindKeys:
+def _reader_for_users_sampler(
+    node: SampleNode, read_records: ReadRecords, num_flat_maps: int
+) -> Callable[[range], Outcome]:
     sampler: Any = node.sampler
     num_records = node.parent.length()
 
-    def find_keys(positions: range, track: Track) -> tuple[Span, list[Any] | None]:
-        said = call_each(node, track, sampler.__getitem__, node.indices(positions))
-        keys = np.array([metadata.record_key for metadata in said], dtype=np.int64)
-        wrong = np.flatnonzero((keys < 0) | (keys >= num_records))
-        if len(wrong):
-            error = IndexError(
-                f"The sampler asks for record {keys[wrong[0]]}, the source has {num_records}."
-            )
-            blame(error, node, track, int(wrong[0]))
-            raise error
-        generators = [metadata.rng for metadata in said]
-        return keys, None if any(rng is None for rng in generators) else generators
+    def key_of(metadata: Any) -> int:
+        try:
+            key = operator.index(metadata.record_key)
+        except (AttributeError, TypeError):
+            raise TypeError(
+                "The sampler must give `RecordMetadata` with an integer `record_key`, got "
+                f"{metadata!r}."
+            ) from None
+        if not 0 <= key < num_records:
+            raise IndexError(f"The sampler asks for record {key}, the source has {num_records}.")
+        return key
 
-    return find_keys
+    def read(positions: range) -> Outcome:
+        track = DenseTrack.of_records(positions, num_flat_maps=num_flat_maps)
+        said, silence = call_each(node, track, sampler.__getitem__, node.indices(positions))
+        keys, nonsense = call_each(node, track[: len(said)], key_of, said)
+        outcome = read_records(np.array(keys, dtype=np.int64), track[: len(keys)])
+        block, error = outcome.block, outcome.error or nonsense or silence
+        generators = [metadata.rng for metadata in said[: len(block)]]
+        if any(generator is None for generator in generators):
+            return Outcome(block, error)
+        return Outcome(Block(block.data, block.track, generators), error)
+
+    return read
 
 
 def _record_reader(node: SampleNode) -> ReadRecords:
     source: Any = node.parent.source
     num_records = node.parent.length()
 
-    def read_one_by_one(keys: Span, track: Track) -> list[Element]:
+    def read_one_by_one(keys: Span, track: DenseTrack) -> Outcome:
+        numbers = keys if isinstance(keys, range) else keys.tolist()
+        rows, error = call_each(node, track, source.__getitem__, numbers)
+        if isinstance(error, IndexError):
+            error.add_note(f"The source says that it has {num_records} records.")
+        return Outcome(Block(rows, track[: len(rows)]), error)
+
+    def read_at_once(keys: Span, track: DenseTrack) -> Outcome:
         numbers = keys if isinstance(keys, range) else keys.tolist()
         try:
-            return call_each(node, track, source.__getitem__, numbers)
-        except IndexError as error:
-            error.add_note(f"The source says that it has {num_records} records.")
-            raise
-
-    def read_at_once(keys: Span, track: Track) -> list[Element]:
-        numbers: Sequence[int] = keys if isinstance(keys, range) else keys.tolist()
-        try:
-            records = list(source.__getitems__(numbers))
-        except Exception:
-            read_one_by_one(keys, track)  # finds the record to blame
-            raise
-        if len(records) != len(numbers):
-            error = SourceError(
-                f"`__getitems__` gave {len(records)} records for {len(numbers)} indices."
-            )
-            blame(error, node, track, 0)
-            raise error
-        return records
+            rows = list(source.__getitems__(numbers))
+            if len(rows) != len(numbers):
+                raise SourceError(
+                    f"`__getitems__` gave {len(rows)} records for {len(numbers)} indices."
+                )
+        except Exception as error:
+            by_one = read_one_by_one(keys, track)  # finds the record to blame
+            return by_one if by_one.error else Outcome(Block.empty(), blame(error, node, track, 0))
+        return Outcome(Block(rows, track))
 
     if isinstance(source, ArraySource) and source.is_columnar:
         columns = Columns.of(source.arrays, range(0))
-        return lambda keys, _: columns.pick(keys)
+        return lambda keys, track: Outcome(Block(columns.pick(keys), track))
     return read_at_once if isinstance(source, SupportsGetItems) else read_one_by_one

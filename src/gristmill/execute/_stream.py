@@ -9,7 +9,7 @@ import numpy as np
 from gristmill.errors import ClosedError
 from gristmill.execute._ahead import Ahead
 from gristmill.execute._open import num_flat_maps, open_stages
-from gristmill.execute._stage import Outcome
+from gristmill.execute._outcome import Outcome
 from gristmill.execute._track import Cursor, Track
 from gristmill.plan import Node
 from gristmill.types import Element

@@ -1,8 +1,6 @@
 """Grain's `experimental` module."""
 
-from gristmill.transforms import FlatMap, MapWithIndex
-
-FlatMapTransform = FlatMap
-MapWithIndexTransform = MapWithIndex
+from gristmill.transforms import FlatMap as FlatMapTransform
+from gristmill.transforms import MapWithIndex as MapWithIndexTransform
 
 __all__ = ["FlatMapTransform", "MapWithIndexTransform"]

@@ -124,7 +124,7 @@ class IndexSampler:
         self.num_records: int = as_int("num_records", num_records, minimum=1)
         self.shard_options: ShardOptions = as_shard("shard_options", shard_options)
         self.shuffle: bool = as_bool("shuffle", shuffle)
-        self.num_epochs = (
+        self.num_epochs: int | None = (
             None if num_epochs is None else as_int("num_epochs", num_epochs, minimum=1)
         )
         if self.shuffle and seed is None:
@@ -137,7 +137,7 @@ class IndexSampler:
             return ENDLESS
         shards = self.shard_options.shard_count
         rest = self.num_records % shards if self.shard_options.drop_remainder else 0
-        return (self.num_records - rest) * self.num_epochs
+        return min((self.num_records - rest) * self.num_epochs, ENDLESS)
 
     def __repr__(self) -> str:  # Grain's to the letter: checkpoints hold it
         return (
@@ -147,10 +147,10 @@ class IndexSampler:
         )
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        return _metadata(self, index, len(self))
+        return _metadata(self, index, len(self) if self._own else 0)
 
     def __iter__(self) -> Iterator[RecordMetadata]:
-        return map(self.__getitem__, range(len(self)))
+        return map(self.__getitem__, range(len(self) if self._own else 0))
 
     def num_positions(self, shard: ShardOptions) -> int:
         """Count the elements that a shard gets."""
@@ -158,7 +158,7 @@ class IndexSampler:
             return strided_length(len(self), shard)
         if self.num_epochs is None and self._own:
             return ENDLESS
-        return len(self._own) * (self.num_epochs or 0)
+        return min(len(self._own) * (self.num_epochs or 0), ENDLESS)
 
     def keys(self, indices: Span) -> Span:
         """Give the record at each index of the stream."""

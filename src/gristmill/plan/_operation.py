@@ -108,12 +108,24 @@ def _batch(parent: Node, batch: Batch, site: str) -> Node:
         drop_remainder=batch.drop_remainder,
         function=batch.batch_fn,
     )
-    if batch.drop_remainder and not _splits(parent) and node.length() == 0:
+    most = _most_elements(parent)
+    if batch.drop_remainder and most < batch.batch_size:
         warn_user(
             f"No batch will ever come: `drop_remainder` needs {batch.batch_size} elements, there "
-            f"are at most {parent.length()}. Use a smaller `batch_size` or keep the remainder."
+            f"are at most {most}. Use a smaller `batch_size` or keep the remainder."
         )
     return node
+
+
+def _most_elements(plan: Node) -> int:
+    """Bound the number of elements, counting as if no filter left one out."""
+    most = sample_of(plan).length()
+    for step in steps_of(plan):
+        if isinstance(step, FlatMapNode):
+            most *= step.max_fan_out
+        elif isinstance(step, BatchNode):
+            most = most // step.size if step.drop_remainder else -(-most // step.size)
+    return most
 
 
 def _splits(plan: Node) -> bool:

@@ -67,7 +67,7 @@ class ArraySource:
 
 
 def _own(item: Any) -> Any:
-    return cast("NDArray[Any]", item).copy() if isinstance(item, np.ndarray) else item
+    return cast(Any, item).copy() if isinstance(item, np.ndarray | np.void) else item
 
 
 def _as_array(path: str, leaf: Any) -> NDArray[Any]:
@@ -76,6 +76,8 @@ def _as_array(path: str, leaf: Any) -> NDArray[Any]:
             f"`{path}` must be an array, got {type(leaf).__name__}. "
             "Use `np.asarray`, or pass a list of records as the source itself."
         )
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise PlanTypeError(f"`{path}` is a masked array and would lose its mask. Use `.filled()`.")
     array = np.asarray(cast(Any, leaf))  # a memmap too becomes a plain view of itself
     if array.ndim == 0:
         raise PlanError(f"`{path}` must have a first axis that counts the records, got a scalar.")

@@ -19,13 +19,13 @@ class RangeDataSource:
     """
 
     def __init__(self, start: int, stop: int, step: int) -> None:
-        lowest = -(2**63)
-        step = as_int("step", step, minimum=lowest)
+        start, stop, step = (
+            as_int(name, value, minimum=-(2**63), maximum=2**63 - 1)
+            for name, value in (("start", start), ("stop", stop), ("step", step))
+        )
         if step == 0:
             raise PlanError("`step` must not be 0. Use 1 to count up, -1 to count down.")
-        self._records = range(
-            as_int("start", start, minimum=lowest), as_int("stop", stop, minimum=lowest), step
-        )
+        self._records = range(start, stop, step)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -37,10 +37,7 @@ class RangeDataSource:
         return self._records[key]
 
     def __getitems__(self, indices: Sequence[int]) -> list[int]:
-        records = self._records
-        if isinstance(indices, range):
-            return list(records[indices.start : indices.stop : indices.step])
-        keys = np.asarray(indices, dtype=np.int64)
+        records, keys = self._records, np.asarray(indices, dtype=np.int64)
         if len(keys) and not (keys.min() >= 0 and keys.max() < len(records)):
             raise IndexError(f"`indices` must be in [0, {len(self)}).")
         return (records.start + keys * records.step).tolist()

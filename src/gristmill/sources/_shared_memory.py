@@ -1,7 +1,7 @@
 """Records in shared memory, which other processes attach to by name.
 
-    | record 0 | ... | record n-1 | end of record 0 | ... | end of record n-1 | n |
-      pickled                       8 bytes each, little endian
+    | record 0 | ... | record n-1 | end of record 0 | ... | end of record n-1 | n | token | magic |
+      pickled                       8 bytes each, little endian                     16      8
 
 Without a name of the user's the memory is anonymous (memfd): it needs no room in /dev/shm, lives
 as long as somebody has it open, and is reached through its creator's /proc entry. With a name it
@@ -18,9 +18,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex, final
 
+from gristmill._check import as_kind
 from gristmill.errors import ClosedError, PlanError, SourceError
 
 _WORD = 8
+_TOKEN_BYTES = 16
+_MAGIC = b"grist\x00\x00\x01"
+_TRAILER = _WORD + _TOKEN_BYTES + len(_MAGIC)
 
 
 @final
@@ -36,25 +40,25 @@ class SharedMemoryDataSource:
     """
 
     def __init__(self, elements: Sequence[Any] | None = None, *, name: str | None = None) -> None:
-        self.name: str
-        if elements is None:
-            if name is None:
-                raise PlanError(
-                    "Give `elements` to create a shared source, or `name` to attach to one."
-                )
-            descriptor, self.name, path = _open(name)
+        if name is not None:
+            as_kind("name", name, str, remedy="Pass text, or leave it out.")
+        if elements is not None:
+            self._place = _Place.create(name)
+            self._place.write(elements)
+        elif name is not None:
+            self._place = _Place.attach(name)
         else:
-            descriptor, self.name, path = _create(name)
-        try:
-            if elements is not None:
-                _write(descriptor, elements)
-            self._memory = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-        except BaseException:
-            _release(descriptor, path)
-            raise
-        self._length = int.from_bytes(self._memory[-_WORD:], "little")
-        self._index = len(self._memory) - _WORD * (self._length + 1)
-        self._unlink = weakref.finalize(self, _release, descriptor, path)
+            raise PlanError(
+                "Give `elements` to create a shared source, or `name` to attach to one."
+            )
+        self._memory = self._place.map()
+        self._length, self._index = self._place.check(self._memory)
+        self._close = weakref.finalize(self, self._place.release)
+
+    @property
+    def name(self) -> str:
+        """What other processes attach by."""
+        return self._place.name
 
     def __len__(self) -> int:
         return self._length
@@ -88,7 +92,8 @@ class SharedMemoryDataSource:
 
     def unlink(self) -> None:
         """Let nobody attach any more; who has it mapped keeps it."""
-        self._unlink()
+        self._close()
+        self._place.remove()
 
     def __enter__(self) -> "SharedMemoryDataSource":
         return self
@@ -115,55 +120,107 @@ def _attach(name: str) -> SharedMemoryDataSource:
     return SharedMemoryDataSource(name=name)
 
 
-def _named(name: str) -> Path:
+@final
+class _Place:
+    """The file behind the memory: open, and removed by who created it."""
+
+    def __init__(self, descriptor: int, name: str, path: Path | None, token: bytes | None) -> None:
+        self._descriptor = descriptor
+        self.name = name
+        self._path = path
+        self._token = token
+        self._creator = None if token is None else os.getpid()
+
+    @staticmethod
+    def create(name: str | None) -> "_Place":
+        token = os.urandom(_TOKEN_BYTES)
+        if name is None and hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create("gristmill")
+            # The token tells this memory from another one that gets the same number later.
+            address = f"/proc/{os.getpid()}/fd/{descriptor}#{token.hex()}"
+            return _Place(descriptor, address, None, token)
+        path = _path_of(name or f"gristmill-{token.hex()}")
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise PlanError(
+                f"Shared memory named {name!r} exists. Attach with `name` alone, `unlink` it "
+                "first, or choose another name."
+            ) from None
+        return _Place(descriptor, path.name, path, token)
+
+    @staticmethod
+    def attach(name: str) -> "_Place":
+        is_anonymous = name.startswith("/proc/")
+        path = Path(name.partition("#")[0]) if is_anonymous else _path_of(name)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise _gone(name, error.strerror) from error
+        return _Place(descriptor, name, None if is_anonymous else path, None)
+
+    def write(self, elements: Sequence[Any]) -> None:
+        """Fill the file; by writing, since a full disk is an error there, and kills a mapping."""
+        ends: list[int] = []
+        try:
+            with os.fdopen(os.dup(self._descriptor), "wb") as file:
+                for element in elements:
+                    file.write(pickle.dumps(element, protocol=5))
+                    ends.append(file.tell())
+                for word in [*ends, len(ends)]:
+                    file.write(word.to_bytes(_WORD, "little"))
+                file.write((self._token or b"") + _MAGIC)
+        except BaseException as error:
+            self.release()
+            if not isinstance(error, OSError):
+                raise
+            raise SourceError(
+                f"The records do not fit into shared memory ({error.strerror} after "
+                f"{len(ends)} records). Make room, or leave `name` out to use anonymous memory."
+            ) from error
+
+    def map(self) -> mmap.mmap:
+        """Map the file, or say that it is not one of ours."""
+        try:
+            return mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+        except ValueError as error:
+            self.release()
+            raise _gone(self.name, "it is empty") from error
+
+    def check(self, memory: mmap.mmap) -> tuple[int, int]:
+        """Give the number of records and where their ends stand."""
+        trailer = memory[-_TRAILER:]
+        length = int.from_bytes(trailer[:_WORD], "little")
+        index = len(memory) - _TRAILER - _WORD * length
+        token = trailer[_WORD : _WORD + _TOKEN_BYTES].hex()
+        wanted = self.name.partition("#")[2]
+        if not trailer.endswith(_MAGIC) or index < 0 or (wanted and wanted != token):
+            memory.close()
+            self.release()
+            raise _gone(self.name, "there is something else in its place")
+        return length, index
+
+    def release(self) -> None:
+        """Close the file; remove it if this process made it."""
+        os.close(self._descriptor)
+        if self._creator == os.getpid():  # not a fork of it
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove the file, so that nobody can attach any more."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _path_of(name: str) -> Path:
+    if not name.lstrip("/") or "/" in name.lstrip("/"):
+        raise PlanError(f"`name` must be a plain name without slashes, got {name!r}.")
     shared = Path("/dev/shm")
     return (shared if shared.is_dir() else Path(tempfile.gettempdir())) / name.lstrip("/")
 
 
-def _create(name: str | None) -> tuple[int, str, Path | None]:
-    """Open new memory: its descriptor, the name to attach by, and the file to remove, if any."""
-    if name is None and hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("gristmill")
-        return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}", None
-    path = _named(name or f"gristmill-{os.getpid()}-{os.urandom(8).hex()}")
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise PlanError(
-            f"Shared memory named {name!r} exists. Attach with `name` alone, `unlink` it first, "
-            "or choose another name."
-        ) from None
-    return descriptor, path.name, path
-
-
-def _open(name: str) -> tuple[int, str, Path | None]:
-    path = Path(name) if name.startswith("/proc/") else _named(name)
-    try:
-        return os.open(path, os.O_RDONLY), name, None
-    except OSError as error:
-        raise SourceError(
-            f"There is no shared memory named {name!r} ({error.strerror}). Is the process that "
-            "created it still running, and has it not been unlinked?"
-        ) from error
-
-
-def _write(descriptor: int, elements: Sequence[Any]) -> None:
-    ends: list[int] = []
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:  # by writing: a full disk is an error
-            for element in elements:  # here, and a signal that kills the process through a mapping
-                file.write(pickle.dumps(element, protocol=5))
-                ends.append(file.tell())
-            for word in [*ends, len(ends)]:
-                file.write(word.to_bytes(_WORD, "little"))
-    except OSError as error:
-        raise SourceError(
-            f"The records do not fit into shared memory ({error.strerror} after "
-            f"{len(ends)} records). Make room, or leave `name` out to use anonymous memory."
-        ) from error
-
-
-def _release(descriptor: int, path: Path | None) -> None:
-    os.close(descriptor)
-    if path is not None:
-        path.unlink(missing_ok=True)
+def _gone(name: str, reason: str | None) -> SourceError:
+    return SourceError(
+        f"There is no shared memory named {name!r} ({reason}). Is the process that created it "
+        "still running, and has it not been unlinked?"
+    )
