@@ -3,18 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._tree import builder, children, flatten, leaves_with_paths
-from gristmill.types import Element, Indices, Span, Tree
+from gristmill.types import Element, Span, Tree
 
 
 @final
 class Columns:
     """The elements `picks` of some arrays, not gathered before somebody needs them.
 
-    Slicing and taking only touch `picks`, so records travel from a source to their batch with one
+    Slicing only touches `picks`, so records travel from a source to their batch with one
     copy in all.
 
     >>> import numpy as np
@@ -50,11 +49,6 @@ class Columns:
         """Give other elements of the same arrays."""
         return Columns(self._arrays, self._unflatten, picks)
 
-    def take(self, chosen: Indices) -> "Columns":
-        """Give only the chosen ones of these elements."""
-        picks = self._picks
-        return self.pick((np.array(picks) if isinstance(picks, range) else picks)[chosen])
-
     def gather(self) -> Tree:
         """Copy the picked elements into fresh arrays that belong to nobody else."""
         picks = self._picks
@@ -82,6 +76,7 @@ def is_columnar(arrays: Tree) -> bool:
 def split_rows(arrays: Tree, count: int) -> list[Element]:
     """Turn a tree of arrays into a list of `count` trees of their items.
 
+    >>> import numpy as np
     >>> split_rows({"x": np.array(["a", "b"]), "y": None}, 2)
     [{'x': np.str_('a'), 'y': None}, {'x': np.str_('b'), 'y': None}]
     """

@@ -87,6 +87,13 @@ class DataLoader:
         for number, operation in enumerate(as_list("operations", operations)):
             plan = with_operation(plan, operation, number=number, site=site)
         self._plan = plan
+        # Once and for all: a source's `repr` may tell what it has been through.
+        self._fingerprint = _fingerprint(plan)
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What a state of this loader belongs to."""
+        return self._fingerprint
 
     @property
     def plan(self) -> Node:
@@ -126,7 +133,8 @@ class DataLoaderIterator(Iterator[Element]):
         self, data_loader: DataLoader, state: bytes | None = None, validate_state: bool = True
     ) -> None:
         plan, options = data_loader.plan, data_loader.read_options
-        self._plan = plan
+        self._num_records = sample_of(plan).length()
+        self._fingerprint = data_loader.fingerprint
         self._validates = validate_state
         runs_ahead = options.num_threads > 0 and options.prefetch_buffer_size > 0
         self._stream = Stream(plan, runs_ahead=runs_ahead)
@@ -144,15 +152,15 @@ class DataLoaderIterator(Iterator[Element]):
 
         What was made ahead is not part of it, nor is the executor.
         """
-        return encode_state(self._stream.cursor, _fingerprint(self._plan))
+        return encode_state(self._stream.cursor, self._fingerprint)
 
     def set_state(self, state: bytes) -> None:
         """Go on from a place. A state that does not fit is refused and changes nothing."""
-        cursor = decode_state(state, _fingerprint(self._plan) if self._validates else None)
-        length = sample_of(self._plan).length()
-        if not 0 <= cursor[0] <= length or len(cursor) != len(self._stream.cursor):
+        cursor = decode_state(state, self._fingerprint if self._validates else None)
+        if not 0 <= cursor[0] <= self._num_records or len(cursor) != len(self._stream.cursor):
             raise StateError(
-                f"The state is corrupt: it stands at {cursor}, the stream has {length} records."
+                f"The state is corrupt: it stands at {cursor}, the stream has "
+                f"{self._num_records} records."
             )
         self._stream.seek(cursor)
 
@@ -165,7 +173,7 @@ class DataLoaderIterator(Iterator[Element]):
         self._stream.close()
 
     def __repr__(self) -> str:
-        return f"DataLoaderIterator(at {self._stream.cursor[0]} of {_fingerprint(self._plan)})"
+        return f"DataLoaderIterator(at {self._stream.cursor[0]} of {self._num_records} records)"
 
 
 def load(

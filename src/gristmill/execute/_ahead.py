@@ -25,6 +25,9 @@ class Ahead:
         self._changed = threading.Condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="gristmill-ahead", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
         self._thread.start()
 
     def pull(self) -> Outcome | None:
@@ -47,7 +50,7 @@ class Ahead:
     def close(self) -> None:
         """End the thread, after the block it is at."""
         self.stop()
-        if threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _run(self) -> None:

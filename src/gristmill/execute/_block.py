@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
-import numpy as np
-
 from gristmill._columns import Columns
-from gristmill._tree import builder, children
 from gristmill.execute._track import DenseTrack, Track, concatenate_tracks
-from gristmill.types import Element, Indices, Tree
+from gristmill.types import Element, Indices
 
 Generators: TypeAlias = list[Any]
 """Generators that go on from an earlier step: the states of ours, or a user's sampler's objects."""
@@ -41,10 +38,12 @@ class Block:
         return Block(columns, self.track, self.generators)
 
     def take(self, chosen: Indices) -> "Block":
-        """Give only some of the elements, by ascending row."""
-        data, kept = self.data, self.generators
+        """Give only some of the elements, by ascending row, as rows."""
+        if len(chosen) == len(self):
+            return self
+        rows, kept = self.rows(), self.generators
         return Block(
-            data.take(chosen) if isinstance(data, Columns) else [data[row] for row in chosen],
+            [rows[row] for row in chosen],
             self.track.sparse()[chosen],
             None if kept is None else [kept[row] for row in chosen],
         )
@@ -60,28 +59,12 @@ class Block:
 
 
 def concatenate(blocks: list[Block]) -> Block:
-    """Give one block for several that follow each other."""
-    blocks = [block for block in blocks if len(block)] or blocks[:1]
+    """Give one block, of rows, for several that follow each other."""
     if len(blocks) == 1:
         return blocks[0]
-    generators: list[Any] | None = []
-    for block in blocks:
-        if block.generators is None:
-            generators = None
-            break
-        generators.extend(block.generators)
-    columns = [block.data for block in blocks if isinstance(block.data, Columns)]
-    if len(columns) == len(blocks):
-        arrays = _concatenate_trees([column.gather() for column in columns])
-        data = Columns.of(arrays, range(sum(map(len, columns))))
-    else:
-        data = [row for block in blocks for row in block.rows()]
-    return Block(data, concatenate_tracks([block.track for block in blocks]), generators)
-
-
-def _concatenate_trees(trees: list[Tree]) -> Tree:
-    inner = children(trees[0])
-    if inner is None:
-        return np.concatenate(trees)
-    lists = zip(*[(children(tree) or ([], []))[1] for tree in trees], strict=True)
-    return builder(trees[0])([_concatenate_trees(list(same)) for same in lists])
+    generators = [block.generators for block in blocks]
+    return Block(
+        [row for block in blocks for row in block.rows()],
+        concatenate_tracks([block.track for block in blocks]),
+        None if None in generators else [one for some in generators for one in some or ()],
+    )

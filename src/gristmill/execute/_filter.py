@@ -14,10 +14,10 @@ def filter_step(node: FilterNode) -> Callable[[Block], Outcome]:
     """Give the function that keeps the elements of a block that pass."""
 
     def run(block: Block) -> Outcome:
-        answers, error = call_each(node, block.track, node.function, block.rows())
-        asked = block[: len(answers)]
-        passed, unclear = call_each(node, asked.track, bool, answers)
+        rows = block.rows()  # and no columns from here on: the filter may write into an element
+        answers, error = call_each(node, block.track, node.function, rows)
+        passed, unclear = call_each(node, block.track[: len(answers)], bool, answers)
         kept = np.flatnonzero(np.array(passed, dtype=bool))
-        return Outcome(block if len(kept) == len(block) else block.take(kept), unclear or error)
+        return Outcome(block.with_rows(rows).take(kept), unclear or error)
 
     return run

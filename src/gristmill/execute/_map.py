@@ -7,14 +7,14 @@ import numpy as np
 
 from gristmill._columns import Columns, is_columnar, split_rows
 from gristmill._seed import GeneratorState, first_states, generators
-from gristmill._tree import leaves_with_paths
+from gristmill._tree import leaves_with_paths, map_leaves
 from gristmill.errors import BatchError, PlanError
 from gristmill.execute._blame import blame, call_each
 from gristmill.execute._block import Block
 from gristmill.execute._outcome import Outcome
 from gristmill.order import BlockSampler
 from gristmill.plan import MapNode, MapWithIndexNode, RandomMapNode, SampleNode, sample_of
-from gristmill.types import Tree
+from gristmill.types import SupportsArray, Tree
 
 
 def map_step(node: MapNode) -> Callable[[Block], Outcome]:
@@ -41,9 +41,14 @@ def _map_rows(node: MapNode, block: Block) -> Outcome:
 
 
 def _map_columns(node: MapNode, function: Callable[[Tree], Tree], data: Columns) -> Tree:
-    columns = function(data.gather())
+    columns = map_leaves(_as_array, function(data.gather()))
     _check_columns(node, columns, len(data))
     return columns
+
+
+def _as_array(leaf: Any) -> Any:
+    """Take what can become an array, such as a `jax.Array`, as one."""
+    return np.asarray(leaf) if isinstance(leaf, SupportsArray) else leaf
 
 
 def _map_up_to_the_failure(

@@ -40,7 +40,7 @@ def open_stages(plan: Node) -> Stage:
 
     def read_timed(positions: range) -> Outcome:
         start = time.perf_counter()
-        outcome = read(positions)
+        outcome = read(positions).then(_as_rows)
         return Outcome(outcome.block, outcome.error, time.perf_counter() - start)
 
     stage: Stage = FeedStage(
@@ -54,6 +54,11 @@ def open_stages(plan: Node) -> Stage:
         else:
             stage = StepStage(_step_runner(plan, step), stage)
     return stage
+
+
+def _as_rows(block: Block) -> Outcome:
+    """Make the elements here, where it is timed and may be in parallel, not when they are used."""
+    return Outcome(block.with_rows(block.rows()))
 
 
 def num_flat_maps(plan: Node) -> int:

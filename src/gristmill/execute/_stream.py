@@ -1,8 +1,13 @@
-"""A running plan: elements one by one, and the place to go on from."""
+"""A running plan: elements one by one, and the place to go on from.
+
+Ctrl-C may come between any two steps of this. What is handed out is therefore replaced as a whole
+(`_Handout`), and while a block is on its way the stream is *unsure*: the next time it needs one it
+begins anew at the last place it is sure of.
+"""
 
 import weakref
 from functools import cache
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -10,7 +15,7 @@ from gristmill.errors import ClosedError
 from gristmill.execute._ahead import Ahead
 from gristmill.execute._open import num_flat_maps, open_stages
 from gristmill.execute._outcome import Outcome
-from gristmill.execute._track import Cursor, Track
+from gristmill.execute._track import Cursor
 from gristmill.plan import Node
 from gristmill.types import Element
 
@@ -28,32 +33,27 @@ class Stream:
         self._stage = open_stages(plan)
         self._runs_ahead = runs_ahead
         self._ahead: Ahead | None = None
-        self._stop_at_collection: weakref.finalize[..., Stream] | None = None
-        self._is_closed = False
-        self._start: Cursor = (0,) * (1 + num_flat_maps(plan))
-        self._track: Track | None = None
-        self._waiting: list[Element] = []  # of the current block, last first
-        self._error: BaseException | None = None
+        self._stop_at_collection: weakref.finalize[..., Any] | None = None
+        self._handout = _Handout((0,) * (1 + num_flat_maps(plan)))
         self._is_unsure = False
+        self._is_closed = False
 
     @property
     def cursor(self) -> Cursor:
         """Where the stream goes on: after the last element that was handed out."""
-        handed_out = 0 if self._track is None else len(self._track) - len(self._waiting)
-        if self._track is None or handed_out == 0:
-            return self._start
-        return self._track.after(handed_out - 1)
+        return self._handout.cursor
 
     def __next__(self) -> Element:
-        if not self._waiting:
+        if not self._handout.waiting:
             self._refill()
-        return self._waiting.pop()
+        return self._handout.waiting.pop()
 
     def seek(self, cursor: Cursor) -> None:
         """Go on from a cursor."""
+        self._is_unsure = True
         self._halt()
-        self._start, self._track, self._waiting, self._error = cursor, None, [], None
         self._stage.seek(cursor)
+        self._handout = _Handout(cursor)
         self._is_unsure = False
 
     def start(self) -> None:
@@ -62,12 +62,14 @@ class Stream:
             self._ahead = Ahead(self._stage)
             # Without this the thread would outlive a stream that nobody holds any more.
             self._stop_at_collection = weakref.finalize(self, self._ahead.stop)
+            self._ahead.start()
 
     def close(self) -> None:
         """End what runs in the background. The cursor can still be read."""
-        self._start, self._track, self._waiting = self.cursor, None, []
+        self._is_unsure = True
         self._halt()
         self._is_closed = True
+        self._handout = _Handout(self.cursor)
 
     def _refill(self) -> None:
         """Get the next block, or raise what stands in its place."""
@@ -75,21 +77,17 @@ class Stream:
             raise ClosedError("The iterator was closed. Make a new one from the loader.")
         if self._is_unsure:
             self.seek(self.cursor)
-        self._start, self._track = self.cursor, None
-        self._is_unsure = True  # until all is in place: Ctrl-C may come at any moment
-        while not self._waiting:
-            if self._error is not None:
-                error = self._error
-                self.seek(self._start)
+        self._is_unsure = True
+        while not self._handout.waiting:
+            error = self._handout.error
+            if error is not None:
+                self.seek(self.cursor)
                 raise error
             outcome = self._pull()
             if outcome is None:
                 self._is_unsure = False
                 raise StopIteration
-            self._error = outcome.error
-            if len(outcome.block):
-                self._track = outcome.block.track
-                self._waiting = outcome.block.rows()[::-1]
+            self._handout = _Handout(self.cursor, outcome)
         self._is_unsure = False
 
     def _pull(self) -> Outcome | None:
@@ -97,10 +95,32 @@ class Stream:
         return self._stage.pull() if self._ahead is None else self._ahead.pull()
 
     def _halt(self) -> None:
-        if self._ahead is not None and self._stop_at_collection is not None:
-            self._stop_at_collection.detach()
+        if self._ahead is not None:
             self._ahead.close()
+            if self._stop_at_collection is not None:
+                self._stop_at_collection.detach()
             self._ahead = None
+
+
+@final
+class _Handout:
+    """A block on its way to the user, and the cursor before it."""
+
+    __slots__ = ("_start", "_track", "error", "waiting")
+
+    def __init__(self, start: Cursor, outcome: Outcome | None = None) -> None:
+        self._start = start
+        self._track = None if outcome is None else outcome.block.track
+        self.error = None if outcome is None else outcome.error
+        self.waiting: list[Element] = [] if outcome is None else outcome.block.rows()[::-1]
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where to go on after the last element that was taken from `waiting`."""
+        track = self._track
+        if track is None or len(track) == len(self.waiting):
+            return self._start
+        return track.after(len(track) - len(self.waiting) - 1)
 
 
 @cache
