@@ -29,9 +29,8 @@ class ShardOptions:
             raise PlanError(
                 f"`shard_index` must be in [0, {count}), as `shard_count` is {count}, got {index}."
             )
-        object.__setattr__(self, "shard_count", count)
-        object.__setattr__(self, "shard_index", index)
-        object.__setattr__(self, "drop_remainder", as_bool("drop_remainder", self.drop_remainder))
+        dropped = as_bool("drop_remainder", self.drop_remainder)
+        _settle(self, shard_count=count, shard_index=index, drop_remainder=dropped)
 
 
 def as_shard(name: str, value: object) -> ShardOptions:
@@ -82,11 +81,10 @@ class ReadOptions:
     prefetch_buffer_size: int = 500
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "num_threads", as_int("num_threads", self.num_threads))
-        object.__setattr__(
+        _settle(
             self,
-            "prefetch_buffer_size",
-            as_int("prefetch_buffer_size", self.prefetch_buffer_size),
+            num_threads=as_int("num_threads", self.num_threads),
+            prefetch_buffer_size=as_int("prefetch_buffer_size", self.prefetch_buffer_size),
         )
 
 
@@ -103,12 +101,15 @@ class MultiprocessingOptions:
     enable_profiling: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "num_workers", as_int("num_workers", self.num_workers))
-        object.__setattr__(
+        _settle(
             self,
-            "per_worker_buffer_size",
-            as_int("per_worker_buffer_size", self.per_worker_buffer_size),
+            num_workers=as_int("num_workers", self.num_workers),
+            per_worker_buffer_size=as_int("per_worker_buffer_size", self.per_worker_buffer_size),
+            enable_profiling=as_bool("enable_profiling", self.enable_profiling),
         )
-        object.__setattr__(
-            self, "enable_profiling", as_bool("enable_profiling", self.enable_profiling)
-        )
+
+
+def _settle(options: object, **checked: object) -> None:
+    """Put checked values, NumPy's integers made plain, in place of what was given."""
+    for name, value in checked.items():
+        object.__setattr__(options, name, value)

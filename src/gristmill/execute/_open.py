@@ -1,7 +1,7 @@
 """From a plan to stages: what is random access is read by ranges, the rest runs above, in order."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gristmill.execute._batch import BatchStage, batch_reader
 from gristmill.execute._block import Block
@@ -36,7 +36,7 @@ def open_stages(plan: Node) -> Stage:
     streams = [isinstance(step, BatchNode) and not step.is_dense for step in steps]
     cut = streams.index(True) if True in streams else len(steps)
     base: Node = steps[cut - 1] if cut else sample_of(plan)
-    read = _reader(plan, steps[:cut])
+    read = _reader(plan, steps, cut)
 
     def read_timed(positions: range) -> Outcome:
         start = time.perf_counter()
@@ -48,11 +48,11 @@ def open_stages(plan: Node) -> Stage:
         length=base.length(),
         records_per_position=base.records_per_position,
     )
-    for step in steps[cut:]:
+    for number, step in enumerate(steps[cut:], start=cut):
         if isinstance(step, BatchNode):
             stage = BatchStage(step, stage)
         else:
-            stage = StepStage(_step_runner(plan, step), stage)
+            stage = StepStage(_step_runner(step, steps[number + 1 :]), stage)
     return stage
 
 
@@ -66,13 +66,13 @@ def num_flat_maps(plan: Node) -> int:
     return sum(isinstance(step, FlatMapNode) for step in steps_of(plan))
 
 
-def _reader(plan: Node, steps: list[Step | BatchNode]) -> Callable[[range], Outcome]:
+def _reader(plan: Node, steps: Sequence[Step | BatchNode], cut: int) -> Callable[[range], Outcome]:
     read = sample_reader(sample_of(plan), num_flat_maps=num_flat_maps(plan))
-    for step in steps:
+    for number, step in enumerate(steps[:cut]):
         if isinstance(step, BatchNode):
             read = batch_reader(step, read)
         else:
-            read = _then(read, _step_runner(plan, step))
+            read = _then(read, _step_runner(step, steps[number + 1 :]))
     return read
 
 
@@ -82,15 +82,14 @@ def _then(
     return lambda positions: read(positions).then(run)
 
 
-def _step_runner(plan: Node, step: Step) -> Callable[[Block], Outcome]:
-    above = steps_of(plan)[steps_of(plan).index(step) + 1 :]
+def _step_runner(step: Step, later: Sequence[Step | BatchNode]) -> Callable[[Block], Outcome]:
     match step:
         case MapNode():
             return map_step(step)
         case MapWithIndexNode():
             return map_with_index_step(step)
         case RandomMapNode():
-            goes_on = any(isinstance(later, RandomMapNode) for later in above)
+            goes_on = any(isinstance(other, RandomMapNode) for other in later)
             return random_map_step(step, goes_on=goes_on)
         case FilterNode():
             return filter_step(step)
