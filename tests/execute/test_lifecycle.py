@@ -99,6 +99,7 @@ def test_close_ends_the_thread(make_loader: MakeLoader, own_threads: OwnThreads)
 
     iterator.close()
 
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     iterator.close()
 
@@ -187,6 +188,8 @@ def test_an_error_ends_the_thread(make_loader: MakeLoader, own_threads: OwnThrea
         with pytest.raises(ZeroDivisionError):
             next(iterator)
 
+    for thread in own_threads():
+        thread.join(PATIENCE_S)
     assert own_threads() == []
 
 

@@ -1,12 +1,19 @@
-"""Pull a stage in a background thread, a little ahead of the consumer."""
+"""Pull a stage in a background thread, a little ahead of the consumer.
+
+Ctrl-C may hit the consumer anywhere, so it neither takes a lock (it would be left locked) nor joins
+a thread (an interrupted join makes CPython 3.11 forget that the thread runs). It speaks with the
+thread through `SimpleQueue`s, and to begin at another place it leaves the old thread to end by
+itself and starts a new one. The threads of a stream take turns at its stage.
+"""
 
 import threading
-from collections import deque
+from queue import SimpleQueue
 from typing import final
 
 from gristmill.execute._block import Block
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._stage import Stage
+from gristmill.execute._track import Cursor
 
 BUFFER_BLOCKS = 2
 """Blocks that wait for the consumer: one would do, the second evens out their varying times."""
@@ -14,16 +21,19 @@ BUFFER_BLOCKS = 2
 
 @final
 class Ahead:
-    """A thread that pulls blocks until it has some in store, is closed, or the stream ends.
+    """A thread that pulls blocks until it has some in store, is stopped, or the stream ends."""
 
-    Only the thread touches the stage, from the start until `close` returns.
-    """
-
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, cursor: Cursor, turn: threading.Lock) -> None:
         self._stage = stage
-        self._store: deque[Outcome | None] = deque()
-        self._changed = threading.Condition()
-        self._is_closed = False
+        self._cursor: Cursor | None = cursor
+        self._turn = turn
+        self._ready: SimpleQueue[Outcome | None] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(BUFFER_BLOCKS):
+            self._room.put(None)
+        self._is_stopped = False
+        self._has_ended = False
+        self._end: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="gristmill-ahead", daemon=True)
 
     def start(self) -> None:
@@ -32,48 +42,50 @@ class Ahead:
 
     def pull(self) -> Outcome | None:
         """Give what comes next; the last thing, an error or the end, again and again."""
-        with self._changed:
-            while not self._store:
-                self._changed.wait()
-            outcome = self._store[0]
-            if not _ends(outcome):
-                self._store.popleft()
-            self._changed.notify_all()
+        outcome = self._ready.get()
+        if _ends(outcome):
+            self._ready.put(outcome)
+        self._room.put(None)
         return outcome
 
     def stop(self) -> None:
         """Tell the thread to end after the block it is at."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
+        self._is_stopped = True
+        self._room.put(None)
 
     def close(self) -> None:
-        """End the thread, after the block it is at."""
+        """End the thread, after the block it is at, and wait for that."""
         self.stop()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+        has_begun = self._thread.ident is not None
+        while has_begun and not self._has_ended:
+            self._end.get()
 
     def _run(self) -> None:
         while self._hand_over(self._pull()):
             pass
+        self._has_ended = True
+        self._end.put(None)
 
     def _pull(self) -> Outcome | None:
-        try:
-            return self._stage.pull()
-        except BaseException as error:  # whatever it is, the consumer raises it
-            return Outcome(Block.empty(), error)
+        with self._turn:
+            if self._is_stopped:
+                return None
+            try:
+                if self._cursor is not None:
+                    self._stage.seek(self._cursor)
+                    self._cursor = None
+                return self._stage.pull()
+            except BaseException as error:  # whatever it is, the consumer raises it
+                return Outcome(Block.empty(), error)
 
     def _hand_over(self, outcome: Outcome | None) -> bool:
         """Put a block into the store when there is room; say whether to go on.
 
         On return this thread holds nothing of it: its memory is free when the consumer is done.
         """
-        with self._changed:
-            while len(self._store) >= BUFFER_BLOCKS and not self._is_closed:
-                self._changed.wait()
-            self._store.append(outcome)
-            self._changed.notify_all()
-            return not (self._is_closed or _ends(outcome))
+        self._room.get()
+        self._ready.put(outcome)
+        return not (self._is_stopped or _ends(outcome))
 
 
 def _ends(outcome: Outcome | None) -> bool:

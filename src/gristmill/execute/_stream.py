@@ -5,6 +5,7 @@ Ctrl-C may come between any two steps of this. What is handed out is therefore r
 begins anew at the last place it is sure of.
 """
 
+import threading
 import weakref
 from functools import cache
 from typing import Any, final
@@ -31,6 +32,7 @@ class Stream:
     def __init__(self, plan: Node, *, runs_ahead: bool) -> None:
         _keep_memory_warm()
         self._stage = open_stages(plan)
+        self._turn = threading.Lock()
         self._runs_ahead = runs_ahead
         self._ahead: Ahead | None = None
         self._stop_at_collection: weakref.finalize[..., Any] | None = None
@@ -51,25 +53,28 @@ class Stream:
     def seek(self, cursor: Cursor) -> None:
         """Go on from a cursor."""
         self._is_unsure = True
-        self._halt()
-        self._stage.seek(cursor)
+        if self._runs_ahead:
+            self._leave()
+        else:
+            self._stage.seek(cursor)
         self._handout = _Handout(cursor)
         self._is_unsure = False
 
     def start(self) -> None:
         """Begin to run ahead, if that is how this stream runs."""
         if self._runs_ahead and self._ahead is None and not self._is_closed:
-            self._ahead = Ahead(self._stage)
+            self._ahead = Ahead(self._stage, self.cursor, self._turn)
             # Without this the thread would outlive a stream that nobody holds any more.
             self._stop_at_collection = weakref.finalize(self, self._ahead.stop)
             self._ahead.start()
 
     def close(self) -> None:
         """End what runs in the background. The cursor can still be read."""
-        self._is_unsure = True
-        self._halt()
         self._is_closed = True
         self._handout = _Handout(self.cursor)
+        if self._ahead is not None:
+            self._ahead.close()
+        self._leave()
 
     def _refill(self) -> None:
         """Get the next block, or raise what stands in its place."""
@@ -94,9 +99,10 @@ class Stream:
         self.start()
         return self._stage.pull() if self._ahead is None else self._ahead.pull()
 
-    def _halt(self) -> None:
+    def _leave(self) -> None:
+        """Let the background thread end by itself."""
         if self._ahead is not None:
-            self._ahead.close()
+            self._ahead.stop()
             if self._stop_at_collection is not None:
                 self._stop_at_collection.detach()
             self._ahead = None
