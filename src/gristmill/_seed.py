@@ -49,14 +49,17 @@ def generators(
     >>> [int(g.integers(100)) for g in generators(first_states([42, 43, 42], [0, 0, 0]))]
     [30, 33, 30]
     """
-    generator = np.random.Generator(np.random.Philox(key=0))
+    bits: Any = np.random.Philox(key=0)
+    generator = np.random.Generator(bits)
+    nobody = sys.getrefcount(generator), sys.getrefcount(bits)
     for state in states:
-        generator.bit_generator.state = state
+        bits.state = state
         yield generator
         if used is not None:
-            used.append(dict(generator.bit_generator.state))
-        if sys.getrefcount(generator) > 2:  # more than this name and the argument: it was kept
-            generator = np.random.Generator(np.random.Philox(key=0))
+            used.append(dict(bits.state))
+        if (sys.getrefcount(generator), sys.getrefcount(bits)) != nobody:
+            bits = np.random.Philox(key=0)
+            generator = np.random.Generator(bits)
 
 
 def new_generator(key: int) -> np.random.Generator:

@@ -118,6 +118,8 @@ class DataLoader:
 class DataLoaderIterator(Iterator[Element]):
     """The stream of a `DataLoader`, which can tell where it stands and go on from there.
 
+    It is meant for one thread. Iterators of one loader are independent of each other.
+
     >>> loader = load(range(5), num_epochs=1, batch_size=2)
     >>> iterator = iter(loader)
     >>> next(iterator)

@@ -240,3 +240,20 @@ def test_a_state_does_not_tell_what_a_source_has_been_through(make_loader: MakeL
     fresh = iter(make_loader(TellsItsReads(), ahead=False))
     fresh.set_state(state)
     assert next(fresh) == 3
+
+
+class KeepBits(RandomMap):
+    """Gives away the source of its randomness, to be drawn from later."""
+
+    def random_map(self, element: int, rng: np.random.Generator) -> Any:
+        return rng.bit_generator
+
+
+def test_a_bit_generator_that_somebody_keeps_is_not_used_for_another_record(
+    make_loader: MakeLoader,
+):
+    kept = list(make_loader(range(10), KeepBits()))
+
+    drawn = [np.random.Generator(bits).integers(10**6) for bits in kept]
+    wanted = [np.random.Generator(np.random.Philox(key=key)).integers(10**6) for key in range(10)]
+    assert drawn == wanted

@@ -227,7 +227,9 @@ def test_more_pieces_than_the_fan_out_are_refused():
         def flat_map(self, element: Any) -> list[Any]:
             return [element] * 3
 
-    message = r"^FlatMap .*Thrice.* gave 3 elements for one, its `max_fan_out` is 2\. Raise it, or"
+    message = (
+        r"^FlatMap .*Thrice.* gave more than 2 elements for one, which is its `max_fan_out`\. Raise"
+    )
     with pytest.raises(PlanError, match=message):
         list(loader(Thrice()))
 

@@ -6,6 +6,7 @@ It holds the position, not how one got there: executor, workers and buffers do n
 import json
 import zlib
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, final
 
 from gristmill.errors import StateError
@@ -23,6 +24,11 @@ class Fingerprint:
     shard: str
     steps: list[str]
 
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """Its parts by name."""
+        return asdict(self)
+
 
 def encode_state(cursor: tuple[int, ...], fingerprint: Fingerprint) -> bytes:
     """Write a state.
@@ -35,15 +41,15 @@ def encode_state(cursor: tuple[int, ...], fingerprint: Fingerprint) -> bytes:
         "gristmill": VERSION,
         "position": cursor[0],
         "pieces": list(cursor[1:]),
-        **asdict(fingerprint),
+        **fingerprint.fields,
     }
-    return json.dumps({**body, "checksum": _checksum(body)}, indent=4).encode()
+    return json.dumps({**body, "checksum": _checksum(body)}).encode()
 
 
 def decode_state(state: bytes, fingerprint: Fingerprint | None) -> tuple[int, ...]:
     """Read a state that belongs to this pipeline; refuse any other, saying why."""
     body = _parse(state)
-    for name, here in asdict(fingerprint).items() if fingerprint else ():
+    for name, here in fingerprint.fields.items() if fingerprint else ():
         there = body[name]
         if there != here:
             raise StateError(_difference(name, there, here))

@@ -7,13 +7,15 @@ itself and starts a new one. The threads of a stream take turns at its stage.
 """
 
 import threading
-from queue import SimpleQueue
-from typing import final
+from queue import Empty, SimpleQueue
+from typing import TypeVar, final
 
 from gristmill.execute._block import Block
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._stage import Stage
 from gristmill.execute._track import Cursor
+
+T = TypeVar("T")
 
 BUFFER_BLOCKS = 2
 """Blocks that wait for the consumer: one would do, the second evens out their varying times."""
@@ -42,7 +44,7 @@ class Ahead:
 
     def pull(self) -> Outcome | None:
         """Give what comes next; the last thing, an error or the end, again and again."""
-        outcome = self._ready.get()
+        outcome = _get(self._ready)
         if _ends(outcome):
             self._ready.put(outcome)
         self._room.put(None)
@@ -56,9 +58,10 @@ class Ahead:
     def close(self) -> None:
         """End the thread, after the block it is at, and wait for that."""
         self.stop()
-        has_begun = self._thread.ident is not None
-        while has_begun and not self._has_ended:
-            self._end.get()
+        if self._thread.ident is None or threading.current_thread() is self._thread:
+            return
+        while not self._has_ended:
+            _get(self._end)
 
     def _run(self) -> None:
         while self._hand_over(self._pull()):
@@ -86,6 +89,15 @@ class Ahead:
         self._room.get()
         self._ready.put(outcome)
         return not (self._is_stopped or _ends(outcome))
+
+
+def _get(queue: "SimpleQueue[T]") -> T:
+    """Wait for an item; a Ctrl-C that comes just before the wait is seen at the next look."""
+    while True:
+        try:
+            return queue.get(timeout=0.1)
+        except Empty:
+            continue
 
 
 def _ends(outcome: Outcome | None) -> bool:

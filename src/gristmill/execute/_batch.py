@@ -37,7 +37,7 @@ def make_batches(node: BatchNode, block: Block) -> Outcome:
     """Stack every `size` elements of a block, and what is left at its end."""
     data = block.data if node.function is None else block.rows()
     batches: list[Element] = []
-    error: Exception | None = None
+    error: BaseException | None = None
     for first in range(0, len(block), node.size):
         try:
             batches.append(_make_batch(node, data[first : first + node.size]))

@@ -9,19 +9,21 @@ from gristmill.plan import Node, SampleNode, sample_of
 
 def call_each(
     node: Node, track: Track, function: Callable[..., Any], *arguments: Iterable[Any]
-) -> tuple[list[Any], Exception | None]:
+) -> tuple[list[Any], BaseException | None]:
     """Call the user's function for each element: the results up to an exception, and that."""
     results: list[Any] = []
     try:
         results.extend(map(function, *arguments))  # what was done before an exception stays in
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit, too, comes after what was done before it
         return results, blame(error, node, track, len(results))
     if len(results) < len(track):  # which is how `map` takes a StopIteration
         return results, blame(StopIteration(), node, track, len(results))
     return results, None
 
 
-def blame(error: Exception, node: Node, track: Track, row: int) -> Exception:
+def blame(error: BaseException, node: Node, track: Track, row: int) -> BaseException:
     """Give an exception with a note: the step, where it was added, the record."""
     if isinstance(error, StopIteration):
         ended = RuntimeError("A step raised StopIteration, which would have ended the stream.")

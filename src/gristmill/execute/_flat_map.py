@@ -1,6 +1,7 @@
 """Run the step that gives several elements for each."""
 
 from collections.abc import Callable
+from itertools import islice
 
 import numpy as np
 
@@ -16,11 +17,11 @@ def flat_map_step(node: FlatMapNode, *, level: int) -> Callable[[Block], Outcome
     """Give the function that splits the elements of a block; `level` counts flat maps from 1."""
 
     def split(element: Element) -> list[Element]:
-        pieces = list(node.function(element))
+        pieces = list(islice(node.function(element), node.max_fan_out + 1))
         if len(pieces) > node.max_fan_out:
             raise PlanError(
-                f"{node.label} gave {len(pieces)} elements for one, its `max_fan_out` is "
-                f"{node.max_fan_out}. Raise it, or split the record into fewer."
+                f"{node.label} gave more than {node.max_fan_out} elements for one, which is its "
+                "`max_fan_out`. Raise it, or split the record into fewer."
             )
         return pieces
 

@@ -1,8 +1,8 @@
 """A running plan: elements one by one, and the place to go on from.
 
-Ctrl-C may come between any two steps of this. What is handed out is therefore replaced as a whole
-(`_Handout`), and while a block is on its way the stream is *unsure*: the next time it needs one it
-begins anew at the last place it is sure of.
+Ctrl-C may come between any two steps of this, up to where an element is handed over. What is handed
+out is therefore replaced as a whole (`_Handout`), and while a block is on its way the stream is
+*unsure*: the next time it needs one it begins anew at the last place it is sure of.
 """
 
 import threading
@@ -63,10 +63,12 @@ class Stream:
     def start(self) -> None:
         """Begin to run ahead, if that is how this stream runs."""
         if self._runs_ahead and self._ahead is None and not self._is_closed:
+            was_unsure, self._is_unsure = self._is_unsure, True
             self._ahead = Ahead(self._stage, self.cursor, self._turn)
             # Without this the thread would outlive a stream that nobody holds any more.
             self._stop_at_collection = weakref.finalize(self, self._ahead.stop)
             self._ahead.start()
+            self._is_unsure = was_unsure
 
     def close(self) -> None:
         """End what runs in the background. The cursor can still be read."""

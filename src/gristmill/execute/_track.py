@@ -66,7 +66,9 @@ class DenseTrack:
 
     def num_until(self, cursor: Cursor) -> int:
         """Count the elements that lie before a cursor."""
-        return sum(self.after(row) <= cursor for row in range(self._count))
+        if cursor[0] >= self._end:
+            return self._count
+        return max(0, (cursor[0] - self._first) // self._size)
 
     def sparse(self) -> "SparseTrack":
         """Give the same with a row for each element."""

@@ -147,10 +147,19 @@ class IndexSampler:
         )
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        return _metadata(self, index, len(self) if self._own else 0)
+        return _metadata(self, index, self._end)
 
     def __iter__(self) -> Iterator[RecordMetadata]:
         return map(self.__getitem__, range(len(self) if self._own else 0))
+
+    @property
+    def _end(self) -> int:
+        """Bound the indices: a shard that owns more than its part reads on past the length."""
+        if not self._own:
+            return 0
+        own = self.shard_options
+        last = (self.num_positions(own) - 1) * own.shard_count + own.shard_index
+        return max(len(self), last + 1)
 
     def num_positions(self, shard: ShardOptions) -> int:
         """Count the elements that a shard gets."""
