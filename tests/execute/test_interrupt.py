@@ -58,6 +58,7 @@ loader = DataLoader(
     read_options=ReadOptions(num_threads={num_threads}),
 )
 iterator, seen = iter(loader), []
+iterator.start_prefetch()
 while True:
     try:
         for element in iterator:
@@ -141,6 +142,7 @@ loader = DataLoader(
 )
 threading.Thread(target=interrupt_twice, daemon=True).start()
 iterator, seen = iter(loader), []
+iterator.start_prefetch()
 while True:
     try:
         for element in iterator:

@@ -5,7 +5,9 @@ out is therefore replaced as a whole (`_Handout`), and while a block is on its w
 *unsure*: the next time it needs one it begins anew at the last place it is sure of.
 """
 
+import math
 import threading
+import time
 import weakref
 from functools import cache
 from typing import Any, final
@@ -20,25 +22,34 @@ from gristmill.execute._track import Cursor
 from gristmill.plan import Node
 from gristmill.types import Element
 
+BUSY_SHARE = 0.5
+"""A thread pays from when the consumer is busy for about half the time that a block takes."""
+
 
 @final
 class Stream:
     """The elements of a plan from a cursor on.
 
-    With `runs_ahead`, a background thread makes the next ones while the consumer is busy. After an
-    error the stream stands before the element that failed: the next try computes it anew.
+    With `runs_ahead`, a background thread makes the next ones while the consumer is busy: from
+    `start` on, or as soon as the consumer is seen to be busy. Where it does nothing but take
+    elements there is nothing to gain, and two threads that take turns at the interpreter lose a
+    quarter. After an error the stream stands before the element that failed: the next try
+    computes it anew.
     """
 
     def __init__(self, plan: Node, *, runs_ahead: bool) -> None:
         _keep_memory_warm()
         self._stage = open_stages(plan)
         self._turn = threading.Lock()
+        self._is_stage_ours = True  # until a thread has had it: from then on only threads do
         self._runs_ahead = runs_ahead
         self._ahead: Ahead | None = None
         self._stop_at_collection: weakref.finalize[..., Any] | None = None
         self._handout = _Handout((0,) * (1 + num_flat_maps(plan)))
         self._is_unsure = False
         self._is_closed = False
+        self._making_seconds = math.inf
+        self._handed_over_at = time.perf_counter()
 
     @property
     def cursor(self) -> Cursor:
@@ -53,10 +64,10 @@ class Stream:
     def seek(self, cursor: Cursor) -> None:
         """Go on from a cursor."""
         self._is_unsure = True
-        if self._runs_ahead:
-            self._leave()
-        else:
+        if self._is_stage_ours:
             self._stage.seek(cursor)
+        else:
+            self._leave()
         self._handout = _Handout(cursor)
         self._is_unsure = False
 
@@ -64,7 +75,8 @@ class Stream:
         """Begin to run ahead, if that is how this stream runs."""
         if self._runs_ahead and self._ahead is None and not self._is_closed:
             was_unsure, self._is_unsure = self._is_unsure, True
-            self._ahead = Ahead(self._stage, self.cursor, self._turn)
+            self._is_stage_ours = False
+            self._ahead = Ahead(self._stage, self._handout.end, self._turn)
             # Without this the thread would outlive a stream that nobody holds any more.
             self._stop_at_collection = weakref.finalize(self, self._ahead.stop)
             self._ahead.start()
@@ -84,7 +96,11 @@ class Stream:
             raise ClosedError("The iterator was closed. Make a new one from the loader.")
         if self._is_unsure:
             self.seek(self.cursor)
+        busy_share = (time.perf_counter() - self._handed_over_at) / self._making_seconds
+        if not self._is_stage_ours or busy_share >= BUSY_SHARE:
+            self.start()
         self._is_unsure = True
+        asked_at = time.perf_counter()
         while not self._handout.waiting:
             error = self._handout.error
             if error is not None:
@@ -96,9 +112,10 @@ class Stream:
                 raise StopIteration
             self._handout = _Handout(self.cursor, outcome)
         self._is_unsure = False
+        self._handed_over_at = time.perf_counter()
+        self._making_seconds = max(self._handed_over_at - asked_at, 1e-9)
 
     def _pull(self) -> Outcome | None:
-        self.start()
         return self._stage.pull() if self._ahead is None else self._ahead.pull()
 
     def _leave(self) -> None:
@@ -129,6 +146,12 @@ class _Handout:
         if track is None or len(track) == len(self.waiting):
             return self._start
         return track.after(len(track) - len(self.waiting) - 1)
+
+    @property
+    def end(self) -> Cursor:
+        """Where to go on after all of them."""
+        track = self._track
+        return self._start if track is None or not len(track) else track.after(len(track) - 1)
 
 
 @cache
