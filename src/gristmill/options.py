@@ -70,8 +70,8 @@ class ShardByJaxProcess(ShardOptions):
 class ReadOptions:
     """How far and how wide to read ahead of the consumer. Never changes what is read.
 
-    With `num_threads=0` or `prefetch_buffer_size=0` nothing runs in the background: the next
-    element is made when it is asked for.
+    With `num_threads=0` or `prefetch_buffer_size=0` nothing ever runs in the background. Otherwise
+    a thread makes the next elements while the consumer is busy with others.
 
     >>> ReadOptions(num_threads=0)
     ReadOptions(num_threads=0, prefetch_buffer_size=500)

@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("jax", reason="the demo needs jax")
-pytest.importorskip("rich", reason="the demo needs rich")
-
 from gristmill.demo import _train
 from gristmill.demo.__main__ import main
 

@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax", reason="the demo needs jax")
-
-from gristmill.demo._mlp import count_correct, init_params, log_probabilities, loss, update  # noqa: E402
+from gristmill.demo._mlp import count_correct, init_params, log_probabilities, loss, update
 
 
 def test_the_same_seed_gives_the_same_weights():

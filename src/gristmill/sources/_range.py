@@ -37,10 +37,19 @@ class RangeDataSource:
         return self._records[key]
 
     def __getitems__(self, indices: Sequence[int]) -> list[int]:
-        records, keys = self._records, np.asarray(indices, dtype=np.int64)
-        if len(keys) and not (keys.min() >= 0 and keys.max() < len(records)):
-            raise IndexError(f"`indices` must be in [0, {len(self)}).")
+        records = self._records
+        if isinstance(indices, range) and indices:  # a range of a range needs no arithmetic
+            self._check(min(indices[0], indices[-1]), max(indices[0], indices[-1]))
+            first, stride = records[indices[0]], records.step * indices.step
+            return list(range(first, first + stride * len(indices), stride))
+        keys = np.asarray(indices, dtype=np.int64)
+        if len(keys):
+            self._check(int(keys.min()), int(keys.max()))
         return (records.start + keys * records.step).tolist()
+
+    def _check(self, lowest: int, highest: int) -> None:
+        if lowest < 0 or highest >= len(self):
+            raise IndexError(f"`indices` must be in [0, {len(self)}).")
 
     def __repr__(self) -> str:
         records = self._records
