@@ -21,18 +21,21 @@ SHM = Path("/dev/shm")
 pytestmark = pytest.mark.skipif(not SHM.is_dir(), reason="looks into /dev/shm")
 
 
+PREFIX = f"gristmill-test-{os.getpid()}-"  # other processes run these tests, too
+
+
 @pytest.fixture
 def name() -> str:
-    return f"gristmill-test-{uuid.uuid4().hex}"
+    return PREFIX + uuid.uuid4().hex
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind() -> Iterator[None]:
     gc.collect()
-    files, descriptors = set(SHM.iterdir()), _open_descriptors()
+    descriptors = _open_descriptors()
     yield
     gc.collect()
-    assert set(SHM.iterdir()) <= files
+    assert not list(SHM.glob(f"{PREFIX}*"))
     assert _open_descriptors() == descriptors
 
 
