@@ -222,3 +222,30 @@ def test_a_record_that_is_none_is_a_batch_of_none_in_grain_and_an_error_in_ours(
     assert stream(make_loader(oracle, [None, None], batching(2))) == [None]
     with pytest.raises(ValueError, match="a record is None"):
         stream(make_loader(ours, [None, None], batching(2)))
+
+
+def test_a_batch_of_one_in_foreign_byte_order_is_native_in_ours_as_larger_ones_are_in_grain():
+    def dtypes(api):
+        records = [np.arange(3, dtype=">i4")] * 3
+        return [batch.dtype.isnative for batch in stream(make_loader(api, records, batching(2)))]
+
+    assert dtypes(oracle) == [True, False]
+    assert dtypes(ours) == [True, True]
+
+
+def test_records_of_a_last_batch_that_is_dropped_are_read_by_grain_and_not_by_ours():
+    class FailsAtTheEnd:
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, index):
+            if index == 4:
+                raise ValueError("read")
+            return index
+
+    def program(api):
+        return stream(make_loader(api, FailsAtTheEnd(), lambda api: api.Batch(2, True)))
+
+    with pytest.raises(ValueError, match="read"):
+        program(oracle)
+    assert [batch.tolist() for batch in program(ours)] == [[0, 1], [2, 3]]

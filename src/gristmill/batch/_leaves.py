@@ -60,7 +60,7 @@ def _stack_arrays(arrays: Sequence[NDArray[Any]], path: str) -> NDArray[Any]:
     if not is_one_type or first.dtype.kind not in "biufc" or not first.dtype.isnative:
         return _promote(arrays, path)
     if first.nbytes <= _SMALL_BYTES:
-        try:  # joining buffers takes a fifth of the time of np.concatenate, a tenth of np.stack's
+        try:  # joining buffers takes a quarter of the time of np.concatenate, a tenth of np.stack's
             joined = np.frombuffer(bytearray().join(cast("Sequence[Any]", arrays)), first.dtype)
             return joined.reshape(count, *first.shape)
         except (BufferError, TypeError, ValueError):
