@@ -44,8 +44,10 @@ class SharedColumns(gm.Map):
         return CONSTANT[int(element["y"])]
 
     def map_batch(self, columns: Any) -> Any:
-        first = int(columns["y"][0])
-        return CONSTANT[first : first + len(columns["y"])]
+        keys = columns["y"]
+        if np.any(np.diff(keys) != 1):  # a block that goes on into the next epoch
+            return CONSTANT[keys]
+        return CONSTANT[int(keys[0]) : int(keys[-1]) + 1]
 
 
 class Twice(gm.FlatMap):
