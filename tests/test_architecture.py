@@ -12,7 +12,7 @@ LAYERS = [  # low to high: a module imports from its own folder, or from a lower
     "types errors",
     "_check _extras _site _tree _seed",  # they need errors and types alone
     "options _columns",  # options are checked; columns are trees
-    "sources order transforms batch",  # siblings, blind to each other
+    "sources order transforms batch observe",  # siblings, blind to each other
     "checkpoint",
     "plan",
     "execute",
@@ -84,7 +84,7 @@ def test_nobody_reaches_into_the_private_modules_of_another_folder(path: Path):
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_optional_packages_are_loaded_through_extras_or_by_the_demo(path: Path):
     home = path.relative_to(ROOT).parts[0]
-    allowed = {"gristmill", "numpy", *sys.stdlib_module_names}
+    allowed = {"gristmill", "numpy", "cloudpickle", *sys.stdlib_module_names}
     if home == "demo":
         allowed |= {"jax", "rich"}
     assert {name.partition(".")[0] for name in _imports(path)} <= allowed
@@ -93,7 +93,7 @@ def test_optional_packages_are_loaded_through_extras_or_by_the_demo(path: Path):
 IMPORT = """
 import sys, threading
 import {module}
-heavy = "jax rich torch tensorflow grain absl cloudpickle multiprocessing.pool".split()
+heavy = "jax rich torch tensorflow grain absl multiprocessing.pool".split()
 print([name for name in heavy if name in sys.modules], threading.active_count())
 """
 

@@ -11,13 +11,17 @@ from gristmill import (
     sources,
     transforms,
 )
+from gristmill.checkpoint import SkippedRecord
 from gristmill.loader import DataLoader, DataLoaderIterator, load
+from gristmill.observe import Stats, StepStats
 from gristmill.options import (
     MultiprocessingOptions,
     NoSharding,
     ReadOptions,
     ShardByJaxProcess,
     ShardOptions,
+    SkipErrors,
+    WorkerOptions,
 )
 from gristmill.order import IndexSampler, Record, RecordMetadata, Sampler, SequentialSampler
 from gristmill.python import (
@@ -89,9 +93,14 @@ __all__ = [
     "ShardByJaxProcess",
     "ShardOptions",
     "SharedMemoryDataSource",
+    "SkipErrors",
+    "SkippedRecord",
+    "Stats",
+    "StepStats",
     "TfRandomMap",
     "Transformation",
     "Transformations",
+    "WorkerOptions",
     "constants",
     "errors",
     "experimental",

@@ -30,6 +30,19 @@ def as_int(name: str, value: Any, *, minimum: int = 0, maximum: int | None = Non
     return number
 
 
+def as_seconds(name: str, value: Any) -> float:
+    """Take a time above zero.
+
+    >>> as_seconds("timeout_s", 2)
+    2.0
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PlanTypeError(f"`{name}` must be a number of seconds, got {value!r}.")
+    if not value > 0:
+        raise PlanError(f"`{name}` must be above 0, got {value!r}.")
+    return float(value)
+
+
 def as_kind(name: str, value: Any, kind: type[T], *, remedy: str) -> T:
     """Take an instance of a class.
 

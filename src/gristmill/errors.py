@@ -7,6 +7,7 @@ GristmillError
 ├── SourceError (RuntimeError)        a data source broke its promise
 ├── StateError (ValueError)           a checkpoint does not fit this pipeline, or is damaged
 ├── ClosedError (ValueError)          the iterator was closed
+├── WorkerError (RuntimeError)        a worker process died, stopped answering or could not send
 └── MissingExtraError (ImportError)   an optional package is not installed
 
 GristmillWarning (UserWarning)        the pipeline works, but hardly as meant
@@ -45,6 +46,10 @@ class StateError(GristmillError, ValueError):
 
 class ClosedError(GristmillError, ValueError):
     """The iterator was closed."""
+
+
+class WorkerError(GristmillError, RuntimeError):
+    """A worker process died, stopped answering or could not send."""
 
 
 class MissingExtraError(GristmillError, ImportError):

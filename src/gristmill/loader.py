@@ -1,14 +1,22 @@
 """The keyword face: a source, a sampler and operations make a plan; its iterator runs it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, final
+from typing import Any, Literal, final
 
 from gristmill._check import as_int, as_kind, as_list
 from gristmill._site import call_site, warn_user
-from gristmill.checkpoint import Fingerprint, decode_state, encode_state
+from gristmill.checkpoint import Fingerprint, SkippedRecord, decode_state, encode_state
 from gristmill.errors import PlanError, StateError
-from gristmill.execute import Stream
-from gristmill.options import MultiprocessingOptions, NoSharding, ReadOptions, ShardOptions
+from gristmill.execute import Settings, Stream
+from gristmill.observe import Stats, Tally
+from gristmill.options import (
+    MultiprocessingOptions,
+    NoSharding,
+    ReadOptions,
+    ShardOptions,
+    SkipErrors,
+    WorkerOptions,
+)
 from gristmill.order import BlockSampler, IndexSampler, Sampler
 from gristmill.plan import (
     Node,
@@ -43,12 +51,13 @@ class DataLoader:
             `__getitems__(indices)`. An `ArraySource` gives whole columns.
         sampler: `IndexSampler`, `SequentialSampler`, or your own.
         operations: Transformations, or plain functions, which are taken as maps.
-        worker_count: Worker processes; 0 for none, `None` to let gristmill choose. For now the
-            work is done in this process whatever it says.
-        worker_buffer_size: How many elements each worker makes ahead.
+        worker_count: Worker processes; 0 for none, `None` to find by measuring what is fastest.
+        worker_buffer_size: How many elements each worker makes ahead, at least.
         shard_options: Which part of the sampler's stream to read; by default the sampler's.
-        read_options: How far to run ahead of the consumer.
+        read_options: How wide and how far to read ahead of the consumer.
         enable_profiling: Taken for compatibility.
+        on_error: `"raise"`, or `SkipErrors(budget)` to leave out records that raise.
+        worker_options: How workers are started, watched and replaced.
     """
 
     def __init__(
@@ -62,6 +71,8 @@ class DataLoader:
         shard_options: ShardOptions | None = None,
         read_options: ReadOptions | None = None,
         enable_profiling: bool = False,
+        on_error: Literal["raise"] | SkipErrors = "raise",
+        worker_options: WorkerOptions | None = None,
     ) -> None:
         self._read_options = as_kind(
             "read_options",
@@ -74,6 +85,19 @@ class DataLoader:
             per_worker_buffer_size=as_int("worker_buffer_size", worker_buffer_size),
             enable_profiling=enable_profiling,
         )
+        self._settings = Settings(
+            read=self._read_options,
+            multiprocessing=self._multiprocessing_options,
+            worker=as_kind(
+                "worker_options",
+                WorkerOptions() if worker_options is None else worker_options,
+                WorkerOptions,
+                remedy="Pass `WorkerOptions(...)`.",
+            ),
+            is_tuned=worker_count is None,
+            on_error=None if on_error == "raise" else _as_skip(on_error),
+        )
+        self._tally = Tally()
         site = call_site()
         sample = SampleNode(
             site=site,
@@ -110,8 +134,25 @@ class DataLoader:
         """How many workers, and how far each makes ahead."""
         return self._multiprocessing_options
 
+    @property
+    def settings(self) -> Settings:
+        """How the plan is run."""
+        return self._settings
+
+    def stats(self) -> Stats:
+        """Give what all iterators of this loader have done so far.
+
+        >>> loader = load(range(10), num_epochs=1, batch_size=5)
+        >>> for batch in loader: pass
+        >>> loader.stats().elements
+        2
+        """
+        return self._tally.stats()
+
     def __iter__(self) -> "DataLoaderIterator":
-        return DataLoaderIterator(self)
+        iterator = DataLoaderIterator(self)
+        iterator.count_in(self._tally)
+        return iterator
 
 
 @final
@@ -134,12 +175,11 @@ class DataLoaderIterator(Iterator[Element]):
     def __init__(
         self, data_loader: DataLoader, state: bytes | None = None, validate_state: bool = True
     ) -> None:
-        plan, options = data_loader.plan, data_loader.read_options
+        plan = data_loader.plan
         self._num_records = sample_of(plan).length()
         self._fingerprint = data_loader.fingerprint
         self._validates = validate_state
-        runs_ahead = options.num_threads > 0 and options.prefetch_buffer_size > 0
-        self._stream = Stream(plan, runs_ahead=runs_ahead)
+        self._stream = Stream(plan, data_loader.settings)
         if state is not None:
             self.set_state(state)
 
@@ -154,25 +194,45 @@ class DataLoaderIterator(Iterator[Element]):
 
         What was made ahead is not part of it, nor is the executor.
         """
-        return encode_state(self._stream.cursor, self._fingerprint)
+        return encode_state(self._stream.position, self._fingerprint)
 
     def set_state(self, state: bytes) -> None:
         """Go on from a place. A state that does not fit is refused and changes nothing."""
-        cursor = decode_state(state, self._fingerprint if self._validates else None)
+        position = decode_state(state, self._fingerprint if self._validates else None)
+        cursor = position.cursor
         if not 0 <= cursor[0] <= self._num_records or len(cursor) != len(self._stream.cursor):
             raise StateError(
                 f"The state is corrupt: it stands at {cursor}, the stream has "
                 f"{self._num_records} records."
             )
-        self._stream.seek(cursor)
+        self._stream.seek(position)
 
     def start_prefetch(self) -> None:
         """Begin to make the first elements in the background, before they are asked for."""
         self._stream.start()
 
+    @property
+    def skipped(self) -> list[SkippedRecord]:
+        """The bad records that were left out so far, with `on_error=SkipErrors(budget)`."""
+        return self._stream.skipped
+
+    def stats(self) -> Stats:
+        """Give what this iterator has done so far."""
+        return self._stream.counters.stats()
+
+    def count_in(self, tally: Tally) -> None:
+        """Have what this iterator does added up with what others do."""
+        tally.watch(self, self._stream.counters)
+
     def close(self) -> None:
         """End what runs in the background. The state can still be read."""
         self._stream.close()
+
+    def __enter__(self) -> "DataLoaderIterator":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return f"DataLoaderIterator(at {self._stream.cursor[0]} of {self._num_records} records)"
@@ -214,6 +274,12 @@ def load(
         operations=operations,
         worker_count=worker_count,
         read_options=read_options,
+    )
+
+
+def _as_skip(on_error: Any) -> SkipErrors:
+    return as_kind(
+        "on_error", on_error, SkipErrors, remedy='Pass "raise" or `SkipErrors(budget=...)`.'
     )
 
 

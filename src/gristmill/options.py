@@ -1,10 +1,12 @@
 """Frozen option values, checked when they are made."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from gristmill._check import as_bool, as_int, as_kind
+from gristmill._check import as_bool, as_int, as_kind, as_seconds
 from gristmill._extras import load_extra
-from gristmill.errors import PlanError
+from gristmill.errors import PlanError, PlanTypeError
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,60 @@ class MultiprocessingOptions:
             per_worker_buffer_size=as_int("per_worker_buffer_size", self.per_worker_buffer_size),
             enable_profiling=as_bool("enable_profiling", self.enable_profiling),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """How worker processes are started, watched and replaced. Never changes what they make.
+
+    A worker that dies is replaced, and what it was at is computed again. A record that kills its
+    worker three times ends the run with an error that names it.
+
+    >>> WorkerOptions(block_timeout_s=60).max_restarts
+    20
+
+    Args:
+        init_fn: Called in each worker before anything else, with its number and how many there are.
+        max_restarts: How many dead workers are replaced in the life of an iterator.
+        block_timeout_s: A worker that takes longer than this for one batch, or for a few
+            milliseconds' worth of small elements, counts as dead. By default there is no limit.
+        memory_budget_bytes: How much shared memory the elements that are made ahead may take; by
+            default a quarter of the machine's.
+    """
+
+    init_fn: Callable[[int, int], Any] | None = None
+    max_restarts: int = 20
+    block_timeout_s: float | None = None
+    memory_budget_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.init_fn is not None and not callable(self.init_fn):
+            raise PlanTypeError(f"`init_fn` must be a function, got {self.init_fn!r}.")
+        _settle(self, max_restarts=as_int("max_restarts", self.max_restarts))
+        if self.block_timeout_s is not None:
+            seconds = as_seconds("block_timeout_s", self.block_timeout_s)
+            _settle(self, block_timeout_s=seconds)
+        if self.memory_budget_bytes is not None:
+            budget = as_int("memory_budget_bytes", self.memory_budget_bytes, minimum=1)
+            _settle(self, memory_budget_bytes=budget)
+
+
+@dataclass(frozen=True)
+class SkipErrors:
+    """Leave out records that raise, but not more than `budget` of them.
+
+    A record counts as bad when reading it raises, or a step below the first batch. Every one that
+    is left out is logged, listed in `iterator.skipped`, and part of the state. The one beyond the
+    budget raises.
+
+    >>> SkipErrors(budget=10)
+    SkipErrors(budget=10)
+    """
+
+    budget: int
+
+    def __post_init__(self) -> None:
+        _settle(self, budget=as_int("budget", self.budget))
 
 
 def _settle(options: object, **checked: object) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gristmill.checkpoint import Fingerprint, decode_state, encode_state
+from gristmill.checkpoint import Fingerprint, Position, decode_state, encode_state
 from gristmill.errors import StateError
 
 HERE = Fingerprint(
@@ -14,7 +14,7 @@ HERE = Fingerprint(
     shard="0 of 1",
     steps=["Map f", "Batch(2)"],
 )
-STATE = encode_state((4, 1, 0), HERE)
+STATE = encode_state(Position((4, 1, 0)), HERE)
 
 
 def forged(**changes: Any) -> bytes:
@@ -27,7 +27,7 @@ def forged(**changes: Any) -> bytes:
 
 @pytest.mark.parametrize("cursor", [(0,), (4,), (7, 0), (2**62, 3, 1)])
 def test_a_cursor_comes_back(cursor: tuple[int, ...]):
-    assert decode_state(encode_state(cursor, HERE), HERE) == cursor
+    assert decode_state(encode_state(Position(cursor), HERE), HERE) == Position(cursor)
 
 
 def test_a_state_is_a_few_readable_lines_of_json():
@@ -39,11 +39,11 @@ def test_a_state_is_a_few_readable_lines_of_json():
 
 @pytest.mark.parametrize("convert", [bytes, bytearray, lambda state: state.decode()])
 def test_bytes_and_their_text_are_both_taken(convert: Any):
-    assert decode_state(convert(STATE), HERE) == (4, 1, 0)
+    assert decode_state(convert(STATE), HERE) == Position((4, 1, 0))
 
 
 def test_a_state_that_went_through_json_once_more_is_the_same():
-    assert decode_state(json.dumps(json.loads(STATE)).encode(), HERE) == (4, 1, 0)
+    assert decode_state(json.dumps(json.loads(STATE)).encode(), HERE) == Position((4, 1, 0))
 
 
 @pytest.mark.parametrize("wrong", [None, 4, {"position": 4}, ["a"]], ids=repr)
@@ -110,10 +110,12 @@ def test_another_version_is_told(version: Any):
     ],
 )
 def test_a_state_of_another_pipeline_says_what_differs(changes: dict[str, Any], message: str):
-    state = encode_state((4, 1, 0), replace(HERE, **changes))
+    state = encode_state(Position((4, 1, 0)), replace(HERE, **changes))
     with pytest.raises(StateError, match=rf"^The state {message} Restore it into a pipeline like"):
         decode_state(state, HERE)
 
 
 def test_without_a_fingerprint_any_pipelines_state_is_taken():
-    assert decode_state(encode_state((4,), replace(HERE, source="other")), None) == (4,)
+    state = encode_state(Position((4,)), replace(HERE, source="other"))
+
+    assert decode_state(state, None) == Position((4,))

@@ -86,7 +86,7 @@ def test_running_ahead_gives_what_running_inline_gives(pipeline: Pipeline):
 class FixedPace:
     """A pace that never learns."""
 
-    def __init__(self, size: int, *, limit: int) -> None:
+    def __init__(self, size: int, seconds: float, *, limit: int) -> None:
         self.size = min(size, limit)
 
     def observe(self, size: int, seconds: float) -> None:

@@ -42,7 +42,7 @@ def make_loader() -> Callable[..., DataLoader]:
         return DataLoader(
             data_source=source,
             operations=operations,
-            read_options=ReadOptions() if ahead else ReadOptions(num_threads=0),
+            read_options=ReadOptions(num_threads=int(ahead)),  # one is that which runs ahead
             **arguments,
         )
 

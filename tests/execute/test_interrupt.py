@@ -193,18 +193,17 @@ def test_an_interrupt_while_a_block_becomes_rows_loses_none_of_them(
 @pytest.fixture
 def interrupt_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Ctrl-C come once, while one waits for the thread to end."""
-    close = Ahead.close
+    wait = Ahead.wait
     is_first = True
 
     def interrupted(self: Ahead) -> None:
         nonlocal is_first
         if is_first:
             is_first = False
-            self.stop()
             raise KeyboardInterrupt
-        close(self)
+        wait(self)
 
-    monkeypatch.setattr(Ahead, "close", interrupted)
+    monkeypatch.setattr(Ahead, "wait", interrupted)
 
 
 @pytest.mark.usefixtures("interrupt_once")

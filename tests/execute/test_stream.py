@@ -23,6 +23,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Give a clock that stands still but for what a test adds."""
     now = [0.0]
     monkeypatch.setattr(_stream.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(_stream.time, "thread_time", lambda: now[0])
     return now
 
 

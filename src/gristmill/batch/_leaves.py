@@ -4,7 +4,7 @@ Widths promote as in NumPy. What NumPy would blur without a word (numbers into t
 into floats, the NUL bytes at the end of a text) is kept or refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, cast
 
@@ -21,7 +21,9 @@ LEAF_TYPES = {np.ndarray, bool, int, float, complex, str, bytes}
 _SMALL_BYTES = 16_384
 
 
-def stack_leaves(leaves: Sequence[Any], path: str) -> NDArray[Any]:
+def stack_leaves(
+    leaves: Sequence[Any], path: str, allocate: Callable[..., NDArray[Any]] = np.empty
+) -> NDArray[Any]:
     """Give one array with an item for each leaf; `path` names them in errors.
 
     >>> stack_leaves([1, 2.5], "batch").tolist()
@@ -33,12 +35,12 @@ def stack_leaves(leaves: Sequence[Any], path: str) -> NDArray[Any]:
             return numbers
     kinds = set(map(type, leaves))
     if kinds == {np.ndarray}:
-        return _stack_arrays(leaves, path)
+        return _stack_arrays(leaves, path, allocate)
     if all(issubclass(kind, _SCALARS) for kind in kinds):
         return _promote(leaves, path)
     if type(None) in kinds:
         raise _unlike(leaves, path)
-    return _stack_arrays([_as_array(leaf, path) for leaf in leaves], path)
+    return _stack_arrays([_as_array(leaf, path) for leaf in leaves], path, allocate)
 
 
 def _stack_numbers(leaves: Sequence[Any]) -> NDArray[Any] | None:
@@ -52,7 +54,9 @@ def _stack_numbers(leaves: Sequence[Any]) -> NDArray[Any] | None:
     return stacked if is_plain and stacked.ndim == 1 else None
 
 
-def _stack_arrays(arrays: Sequence[NDArray[Any]], path: str) -> NDArray[Any]:
+def _stack_arrays(
+    arrays: Sequence[NDArray[Any]], path: str, allocate: Callable[..., NDArray[Any]]
+) -> NDArray[Any]:
     first, count = arrays[0], len(arrays)
     if list(map(attrgetter("shape"), arrays)).count(first.shape) < count:
         raise _unlike(arrays, path)
@@ -65,7 +69,7 @@ def _stack_arrays(arrays: Sequence[NDArray[Any]], path: str) -> NDArray[Any]:
             return joined.reshape(count, *first.shape)
         except (BufferError, TypeError, ValueError):
             pass  # not contiguous, or empty
-    return np.stack(arrays)
+    return np.stack(arrays, out=allocate((count, *first.shape), first.dtype))
 
 
 def _promote(leaves: Sequence[Any], path: str) -> NDArray[Any]:

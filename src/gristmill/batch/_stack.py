@@ -4,9 +4,12 @@ The work is by leaf, never by element: a list of dicts becomes a dict of lists, 
 array.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gristmill._tree import builder, children, jax_structure
 from gristmill.batch._leaves import LEAF_TYPES, stack_leaves
@@ -14,8 +17,10 @@ from gristmill.errors import BatchError
 from gristmill.types import Element, Tree
 
 
-def stack(rows: Sequence[Element]) -> Tree:
+def stack(rows: Sequence[Element], allocate: Callable[..., NDArray[Any]] = np.empty) -> Tree:
     """Give one tree like each of `rows`, its leaves stacked into arrays of their own memory.
+
+    Large ones are made in what `allocate(shape, dtype)` gives.
 
     >>> stack([{"x": 1, "y": "a"}, {"x": 2, "y": "bc"}])
     {'x': array([1, 2]), 'y': array(['a', 'bc'], dtype='<U2')}
@@ -23,7 +28,7 @@ def stack(rows: Sequence[Element]) -> Tree:
     if rows[0] is None:
         raise _none(0)
     try:
-        return _stack(rows, "batch")
+        return _stack(rows, "batch", allocate)
     except BatchError:
         for row, element in enumerate(rows):
             if element is None:
@@ -31,17 +36,17 @@ def stack(rows: Sequence[Element]) -> Tree:
         raise
 
 
-def _stack(nodes: Sequence[Any], path: str) -> Tree:
+def _stack(nodes: Sequence[Any], path: str, allocate: Callable[..., NDArray[Any]]) -> Tree:
     first = nodes[0]
     inner = None if type(first) in LEAF_TYPES else children(first)
     if inner is None:
-        return stack_leaves(nodes, path)
+        return stack_leaves(nodes, path, allocate)
     if len(set(map(type, nodes))) > 1:
         raise _odd_one_out(nodes, path, [_kind(node) for node in nodes])
     steps = inner[0]
     columns = _transpose(nodes, steps, path)
     return builder(first)(
-        [_stack(column, path + step) for step, column in zip(steps, columns, strict=True)]
+        [_stack(column, path + step, allocate) for step, column in zip(steps, columns, strict=True)]
     )
 
 

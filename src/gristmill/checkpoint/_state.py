@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, final
 
+from gristmill.checkpoint._ledger import SkippedRecord
 from gristmill.errors import StateError
 
 VERSION = 1
@@ -30,30 +31,44 @@ class Fingerprint:
         return asdict(self)
 
 
-def encode_state(cursor: tuple[int, ...], fingerprint: Fingerprint) -> bytes:
+@final
+@dataclass(frozen=True)
+class Position:
+    """Where a stream stands, and which records it left out on its way there."""
+
+    cursor: tuple[int, ...]
+    skipped: tuple[tuple[tuple[int, ...], SkippedRecord], ...] = ()
+    """With the cursor after each."""
+
+
+def encode_state(position: Position, fingerprint: Fingerprint) -> bytes:
     """Write a state.
 
     >>> belongs = Fingerprint(source="a list", order="in order", shard="0 of 1", steps=["Batch(2)"])
-    >>> decode_state(encode_state((4,), belongs), belongs)
-    (4,)
+    >>> decode_state(encode_state(Position((4,)), belongs), belongs)
+    Position(cursor=(4,), skipped=())
     """
     body: dict[str, Any] = {
         "gristmill": VERSION,
-        "position": cursor[0],
-        "pieces": list(cursor[1:]),
+        "position": position.cursor[0],
+        "pieces": list(position.cursor[1:]),
+        "skipped": [{"cursor": after, **asdict(record)} for after, record in position.skipped],
         **fingerprint.fields,
     }
     return json.dumps({**body, "checksum": _checksum(body)}).encode()
 
 
-def decode_state(state: bytes, fingerprint: Fingerprint | None) -> tuple[int, ...]:
+def decode_state(state: bytes, fingerprint: Fingerprint | None) -> Position:
     """Read a state that belongs to this pipeline; refuse any other, saying why."""
     body = _parse(state)
     for name, here in fingerprint.fields.items() if fingerprint else ():
         there = body[name]
         if there != here:
             raise StateError(_difference(name, there, here))
-    return (body["position"], *body["pieces"])
+    return Position(
+        (body["position"], *body["pieces"]),
+        tuple((tuple(entry.pop("cursor")), SkippedRecord(**entry)) for entry in body["skipped"]),
+    )
 
 
 def _parse(state: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """HOW a plan runs."""
 
+from gristmill.execute._open import Settings
 from gristmill.execute._stream import Stream
-from gristmill.execute._track import Cursor
 
-__all__ = ["Cursor", "Stream"]
+__all__ = ["Settings", "Stream"]

@@ -6,7 +6,9 @@ thread through `SimpleQueue`s, and to begin at another place it leaves the old t
 itself and starts a new one. The threads of a stream take turns at its stage.
 """
 
+import contextlib
 import threading
+import time
 from queue import Empty, SimpleQueue
 from typing import TypeVar, final
 
@@ -19,6 +21,9 @@ T = TypeVar("T")
 
 BUFFER_BLOCKS = 2
 """Blocks that wait for the consumer: one would do, the second evens out their varying times."""
+
+PATIENCE_SECONDS = 1.0
+"""How long to wait for a thread to end: there is no way to stop a function in it."""
 
 
 @final
@@ -55,13 +60,14 @@ class Ahead:
         self._is_stopped = True
         self._room.put(None)
 
-    def close(self) -> None:
-        """End the thread, after the block it is at, and wait for that."""
-        self.stop()
+    def wait(self) -> None:
+        """Wait until the thread has ended, but not for a user's function that takes very long."""
         if self._thread.ident is None or threading.current_thread() is self._thread:
             return
-        while not self._has_ended:
-            _get(self._end)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self._has_ended and time.monotonic() < deadline:
+            with contextlib.suppress(Empty):
+                self._end.get(timeout=0.1)
 
     def _run(self) -> None:
         while self._hand_over(self._pull()):

@@ -1,8 +1,13 @@
 """Make batches: at any position over a dense parent, in order over a sparse one."""
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import final
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gristmill._columns import Columns
 from gristmill.batch import stack
@@ -10,16 +15,18 @@ from gristmill.errors import BatchError
 from gristmill.execute._blame import blame
 from gristmill.execute._block import Block, concatenate
 from gristmill.execute._outcome import Outcome
-from gristmill.execute._stage import Stage
+from gristmill.execute._stage import Stage, UpperStage
 from gristmill.execute._track import Cursor
+from gristmill.observe import StepClock
 from gristmill.plan import BatchNode
 from gristmill.types import Element
 
 
 def batch_reader(
-    node: BatchNode, read_parent: Callable[[range], Outcome]
+    node: BatchNode, read_parent: Callable[[range], Outcome], allocate: Callable[..., NDArray[Any]]
 ) -> Callable[[range], Outcome]:
     """Give the function that reads whole batches, after one read of the parent for all of them."""
+    run = partial(make_batches, node, allocate=allocate)
     total = node.parent.length()
 
     def read(positions: range) -> Outcome:
@@ -27,20 +34,22 @@ def batch_reader(
         outcome = read_parent(range(start, min(stop, total)))
         if outcome.error:  # what is left over belongs to the batch that failed
             whole = len(outcome.block) - len(outcome.block) % node.size
-            outcome = Outcome(outcome.block[:whole], outcome.error)
-        return outcome.then(partial(make_batches, node))
+            outcome = replace(outcome, block=outcome.block[:whole])
+        return outcome.then(run)
 
     return read
 
 
-def make_batches(node: BatchNode, block: Block) -> Outcome:
+def make_batches(
+    node: BatchNode, block: Block, *, allocate: Callable[..., NDArray[Any]] = np.empty
+) -> Outcome:
     """Stack every `size` elements of a block, and what is left at its end."""
     data = block.data if node.function is None else block.rows()
     batches: list[Element] = []
     error: BaseException | None = None
     for first in range(0, len(block), node.size):
         try:
-            batches.append(_make_batch(node, data[first : first + node.size]))
+            batches.append(_make_batch(node, data[first : first + node.size], allocate))
         except Exception as raised:
             row = raised.row if isinstance(raised, BatchError) else 0
             error = blame(raised, node, block.track, first + row)
@@ -52,35 +61,41 @@ def make_batches(node: BatchNode, block: Block) -> Outcome:
     return Outcome(Block(batches, block.track.batched(node.size)[: len(batches)], kept), error)
 
 
-def _make_batch(node: BatchNode, part: list[Element] | Columns) -> Element:
+def _make_batch(
+    node: BatchNode, part: list[Element] | Columns, allocate: Callable[..., NDArray[Any]]
+) -> Element:
     if isinstance(part, Columns):
-        return part.gather()
-    return stack(part) if node.function is None else node.function(part)
+        return part.gather(allocate)
+    return stack(part, allocate) if node.function is None else node.function(part)
 
 
 @final
-class BatchStage(Stage):
-    """Batches over a sparse parent: keeps what did not fill the last one."""
+class BatchStage(UpperStage):
+    """Batches of what comes in order: keeps what did not fill the last one."""
 
-    def __init__(self, node: BatchNode, parent: Stage) -> None:
+    def __init__(self, node: BatchNode, parent: Stage, clock: StepClock) -> None:
+        super().__init__(parent)
         self._node = node
-        self._parent = parent
+        self._clock = clock
         self._pending: list[Block] = []
 
     def pull(self) -> Outcome | None:
-        outcome = self._parent.pull()
+        outcome = self.parent.pull()
         if outcome is not None and len(outcome.block):
             self._pending.append(outcome.block)
         count = sum(map(len, self._pending))
         is_last = outcome is None and not self._node.drop_remainder
         ready = count if is_last else count - count % self._node.size
         if not ready:
-            return outcome if outcome is None else Outcome(Block.empty(), outcome.error)
+            return outcome if outcome is None else replace(outcome, block=Block.empty())
+        start = time.perf_counter()
         block = concatenate(self._pending)
         self._pending = [block[ready:]] if ready < count else []
-        error = None if outcome is None else outcome.error
-        return Outcome(block[:ready], error).then(partial(make_batches, self._node))
+        outcome = Outcome(Block.empty()) if outcome is None else outcome
+        made = replace(outcome, block=block[:ready]).then(partial(make_batches, self._node))
+        self._clock.add(time.perf_counter() - start)
+        return made
 
     def seek(self, cursor: Cursor) -> None:
         self._pending = []
-        self._parent.seek(cursor)
+        self.parent.seek(cursor)

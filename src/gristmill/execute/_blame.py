@@ -1,5 +1,6 @@
 """Call the user's code, and say which step and record an exception of it belongs to."""
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,6 +24,11 @@ def call_each(
     return results, None
 
 
+def step_name(node: Node) -> str:
+    """Say what a node does when it calls the user's code."""
+    return f"reading {node.parent.label}" if isinstance(node, SampleNode) else node.label
+
+
 def blame(error: BaseException, node: Node, track: Track, row: int) -> BaseException:
     """Give an exception with a note: the step, where it was added, the record."""
     if isinstance(error, StopIteration):
@@ -30,16 +36,25 @@ def blame(error: BaseException, node: Node, track: Track, row: int) -> BaseExcep
         ended.__cause__ = error
         error = ended
     position = track.position(row)
-    step = f"reading {node.parent.label}" if isinstance(node, SampleNode) else node.label
-    note = f"In {step}, added at {node.site}, on {_record_name(node, position)}."
+    step = step_name(node)
+    note = f"In {step}, added at {node.site}, on {record_name(node, position)}."
     if note not in getattr(error, "__notes__", ()):  # a source may raise one object twice
         error.add_note(note)
     return error
 
 
-def _record_name(node: Node, position: int) -> str:
-    try:
-        key = sample_of(node).metadata(position).record_key
-    except Exception:  # a user's sampler: whatever ails it is not what is being told
+def record_name(node: Node, position: int) -> str:
+    """Name the record at a position, by its index in the source where that can be found."""
+    key = record_key(node, position)
+    if key is None:
         return f"position {position} of the stream"
     return f"record {key} of the source (position {position} of the stream)"
+
+
+def record_key(node: Node, position: int) -> int | None:
+    """Give the index in the source of the record at a position, if the sampler tells."""
+    try:
+        key = sample_of(node).metadata(position).record_key
+        return None if key is None else operator.index(key)
+    except Exception:  # a user's sampler: whatever ails it is not what is being told
+        return None

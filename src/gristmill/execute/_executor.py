@@ -12,26 +12,50 @@ from typing import final
 
 from gristmill.execute._outcome import Outcome
 
+BLOCK_SECONDS = 0.0015
+"""What a block should take: long enough that handing it over costs nothing beside it (tens of us),
+short enough that a consumer which shares the interpreter with its maker is never kept waiting."""
+
 
 class Executor(ABC):
-    """Computes ranges of positions and gives the outcomes back in order."""
+    """Computes ranges of positions and gives the outcomes back in order.
+
+    One thread at a time calls it, but for `interrupt` and `close`, which any thread may.
+    """
+
+    block_seconds: float = BLOCK_SECONDS
+    """What a range should take."""
 
     @property
     @abstractmethod
-    def depth(self) -> int:
-        """How many ranges to keep under way."""
+    def has_room(self) -> bool:
+        """Whether to submit one more range."""
+
+    @property
+    def most_positions(self) -> int | None:
+        """The largest range it can take, if there is a limit."""
+        return None
 
     @abstractmethod
     def submit(self, positions: range) -> None:
         """Take on a range."""
 
     @abstractmethod
-    def collect(self) -> Outcome:
-        """Wait for the outcome of the earliest range that was submitted and not yet collected."""
+    def collect(self, *, has_more: bool) -> Outcome | None:
+        """Wait for the outcome of the earliest range that was submitted and not yet collected.
+
+        Where the caller `has_more` ranges, it gives `None` when meanwhile there is room for one.
+        """
 
     @abstractmethod
     def cancel(self) -> None:
         """Forget what is under way."""
+
+    def interrupt(self) -> None:  # noqa: B027 - only who waits has to
+        """Make `collect` in another thread end soon; it is cancelled next, or closed."""
+
+    def close(self) -> None:  # noqa: B027 - only who holds something has to
+        """End whatever runs, and let go of everything."""
 
 
 @final
@@ -43,13 +67,13 @@ class InlineExecutor(Executor):
         self._submitted: deque[range] = deque()
 
     @property
-    def depth(self) -> int:
-        return 1
+    def has_room(self) -> bool:
+        return not self._submitted
 
     def submit(self, positions: range) -> None:
         self._submitted.append(positions)
 
-    def collect(self) -> Outcome:
+    def collect(self, *, has_more: bool) -> Outcome | None:
         return self._read(self._submitted.popleft())
 
     def cancel(self) -> None:

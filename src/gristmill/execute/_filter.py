@@ -18,6 +18,6 @@ def filter_step(node: FilterNode) -> Callable[[Block], Outcome]:
         answers, error = call_each(node, block.track, node.function, rows)
         passed, unclear = call_each(node, block.track[: len(answers)], bool, answers)
         kept = np.flatnonzero(np.array(passed, dtype=bool))
-        return Outcome(block.with_rows(rows).take(kept), unclear or error)
+        return Outcome(block.with_rows(rows).take(kept), unclear or error, len(passed))
 
     return run

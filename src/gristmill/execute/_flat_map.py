@@ -29,6 +29,7 @@ def flat_map_step(node: FlatMapNode, *, level: int) -> Callable[[Block], Outcome
         groups, error = call_each(node, block.track, split, block.rows())
         counts = np.array([len(group) for group in groups], dtype=np.int64)
         track = block.track[: len(groups)].sparse().split(counts, level=level)
-        return Outcome(Block([piece for group in groups for piece in group], track), error)
+        pieces = [piece for group in groups for piece in group]
+        return Outcome(Block(pieces, track), error, len(groups))
 
     return run

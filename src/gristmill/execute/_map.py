@@ -37,7 +37,7 @@ def map_step(node: MapNode) -> Callable[[Block], Outcome]:
 
 def _map_rows(node: MapNode, block: Block) -> Outcome:
     rows, error = call_each(node, block.track, node.function, block.rows())
-    return Outcome(block.with_rows(rows), error)
+    return Outcome(block.with_rows(rows), error, len(rows))
 
 
 def _map_columns(node: MapNode, function: Callable[[Tree], Tree], data: Columns) -> Tree:
@@ -66,7 +66,7 @@ def _map_up_to_the_failure(
         try:
             _map_columns(node, function, data[row : row + 1])
         except Exception as failure:
-            return Outcome(by_rows.block[:row], blame(failure, node, block.track, row))
+            return Outcome(by_rows.block[:row], blame(failure, node, block.track, row), row)
     return Outcome(block[:0], blame(error, node, block.track, 0))
 
 
@@ -93,7 +93,7 @@ def map_with_index_step(node: MapWithIndexNode) -> Callable[[Block], Outcome]:
     def run(block: Block) -> Outcome:
         indices = np.asarray(sample.indices(block.track.sparse().origins[:, 0])).tolist()
         rows, error = call_each(node, block.track, node.function, indices, block.rows())
-        return Outcome(block.with_rows(rows), error)
+        return Outcome(block.with_rows(rows), error, len(rows))
 
     return run
 
@@ -115,13 +115,13 @@ def random_map_step(node: RandomMapNode, *, goes_on: bool) -> Callable[[Block], 
                 )
                 return Outcome(block[:0], blame(error, node, block.track, 0))
             rows, error = call_each(node, block.track, node.function, block.rows(), given)
-            return Outcome(block.with_rows(rows), error)
+            return Outcome(block.with_rows(rows), error, len(rows))
         used: list[GeneratorState] | None = [] if goes_on else None
         drawn = generators(_first_states(sample, block) if given is None else given, used=used)
         rows, error = call_each(node, block.track, node.function, block.rows(), drawn)
         if error is None:
             next(drawn, None)  # lets the last one be added to `used`
-        return Outcome(Block(rows, block.track[: len(rows)], used), error)
+        return Outcome(Block(rows, block.track[: len(rows)], used), error, len(rows))
 
     return run
 

@@ -1,99 +1,108 @@
-"""From a plan to stages: what is random access is read by ranges, the rest runs above, in order."""
+"""From a plan to stages, in whichever ways the settings allow."""
 
-import time
-from collections.abc import Callable, Sequence
+import os
+from dataclasses import dataclass
+from typing import final
 
-from gristmill.execute._batch import BatchStage, batch_reader
-from gristmill.execute._block import Block
-from gristmill.execute._executor import InlineExecutor
+from gristmill.execute._batch import BatchStage
+from gristmill.execute._executor import Executor, InlineExecutor
 from gristmill.execute._feed import FeedStage
-from gristmill.execute._filter import filter_step
-from gristmill.execute._flat_map import flat_map_step
-from gristmill.execute._map import map_step, map_with_index_step, random_map_step
-from gristmill.execute._outcome import Outcome
-from gristmill.execute._sample import sample_reader
+from gristmill.execute._processes import ProcessExecutor
+from gristmill.execute._reader import Cut, cut_plan, num_flat_maps, open_reader, step_runner
 from gristmill.execute._stage import Stage, StepStage
-from gristmill.plan import (
-    BatchNode,
-    FilterNode,
-    FlatMapNode,
-    MapNode,
-    MapWithIndexNode,
-    Node,
-    RandomMapNode,
-    Step,
-    sample_of,
-    steps_of,
-)
+from gristmill.execute._threads import ThreadExecutor
+from gristmill.execute._tune import TunedStage, Way
+from gristmill.observe import Counters
+from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
+from gristmill.plan import BatchNode, Node
 
 
-def open_stages(plan: Node) -> Stage:
-    """Give the top stage of a plan.
+@final
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a plan is to be run: what the user asked for. Only `on_error` changes the stream."""
 
-    The cut is below the first batch over a sparse parent: what goes into it is known only in order.
-    """
-    steps = steps_of(plan)
-    streams = [isinstance(step, BatchNode) and not step.is_dense for step in steps]
-    cut = streams.index(True) if True in streams else len(steps)
-    base: Node = steps[cut - 1] if cut else sample_of(plan)
-    read = _reader(plan, steps, cut)
+    read: ReadOptions
+    multiprocessing: MultiprocessingOptions
+    worker: WorkerOptions
+    is_tuned: bool
+    """Whether the number of workers is to be found by measuring."""
+    on_error: SkipErrors | None
 
-    def read_timed(positions: range) -> Outcome:
-        start = time.perf_counter()
-        outcome = read(positions).then(_as_rows)
-        return Outcome(outcome.block, outcome.error, time.perf_counter() - start)
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether anything may run in the background of this process."""
+        return self.read.num_threads > 0 and self.read.prefetch_buffer_size > 0
 
+
+def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
+    """Give the top stage of a plan."""
+    skips = settings.on_error is not None
+    high = cut_plan(plan, skips_errors=skips, below_batches=False)
+    low = cut_plan(plan, skips_errors=skips, below_batches=True)
+
+    def by_processes(num_workers: int) -> tuple[Stage, ProcessExecutor]:
+        executor = ProcessExecutor(
+            high,
+            num_workers=num_workers,
+            buffer_size=settings.multiprocessing.per_worker_buffer_size,
+            options=settings.worker,
+            counters=counters,
+        )
+        return _stack(high, executor, counters, needs_thread=True), executor
+
+    if settings.multiprocessing.num_workers:
+        counters.executor = "processes"
+        return by_processes(settings.multiprocessing.num_workers)[0]
+
+    inline = _stack(high, InlineExecutor(open_reader(high)), counters)
+    if not settings.runs_ahead:
+        return inline
+    ways = [Way(kind="inline", size=1, open=lambda: (inline, None))]
+    if settings.read.num_threads > 1:
+        threads = ThreadExecutor(
+            open_reader(low), most_positions_ahead=settings.read.prefetch_buffer_size
+        )
+        stage = _stack(low, threads, counters)
+        ways += [
+            Way(kind="threads", size=size, open=lambda: (stage, threads))
+            for size in _doubling(settings.read.num_threads)
+        ]
+    if settings.is_tuned:
+        ways += [
+            Way(kind="processes", size=size, open=lambda size=size: by_processes(size))
+            for size in _doubling(_num_cores())[::-1] or [1]
+        ]
+    return TunedStage(ways, (0,) * (1 + num_flat_maps(plan)), counters)
+
+
+def _stack(
+    cut: Cut, executor: Executor, counters: Counters, *, needs_thread: bool = False
+) -> Stage:
+    """Put the steps above the cut on top of what an executor computes."""
     stage: Stage = FeedStage(
-        InlineExecutor(read_timed),
-        length=base.length(),
-        records_per_position=base.records_per_position,
+        executor,
+        length=cut.base.length(),
+        records_per_position=cut.base.records_per_position,
+        counters=counters,
+        needs_thread=needs_thread,
     )
-    for number, step in enumerate(steps[cut:], start=cut):
+    for number, step in enumerate(cut.above, start=cut.num_read + 1):
+        clock = counters.steps[number]
         if isinstance(step, BatchNode):
-            stage = BatchStage(step, stage)
+            stage = BatchStage(step, stage, clock)
         else:
-            stage = StepStage(_step_runner(step, steps[number + 1 :]), stage)
+            stage = StepStage(step_runner(step, cut.steps[number:]), stage, clock)
     return stage
 
 
-def _as_rows(block: Block) -> Outcome:
-    """Make the elements here, where it is timed and may be in parallel, not when they are used."""
-    return Outcome(block.with_rows(block.rows()))
+def _doubling(most: int) -> list[int]:
+    """Give 2, 4, 8 and so on up to `most`, which comes last."""
+    sizes = [2**power for power in range(1, most.bit_length()) if 2**power < most]
+    return [*sizes, most] if most > 1 else []
 
 
-def num_flat_maps(plan: Node) -> int:
-    """Count the flat maps of a plan: a cursor has a number for each."""
-    return sum(isinstance(step, FlatMapNode) for step in steps_of(plan))
-
-
-def _reader(plan: Node, steps: Sequence[Step | BatchNode], cut: int) -> Callable[[range], Outcome]:
-    read = sample_reader(sample_of(plan), num_flat_maps=num_flat_maps(plan))
-    for number, step in enumerate(steps[:cut]):
-        if isinstance(step, BatchNode):
-            read = batch_reader(step, read)
-        else:
-            read = _then(read, _step_runner(step, steps[number + 1 :]))
-    return read
-
-
-def _then(
-    read: Callable[[range], Outcome], run: Callable[[Block], Outcome]
-) -> Callable[[range], Outcome]:
-    return lambda positions: read(positions).then(run)
-
-
-def _step_runner(step: Step, later: Sequence[Step | BatchNode]) -> Callable[[Block], Outcome]:
-    match step:
-        case MapNode():
-            return map_step(step)
-        case MapWithIndexNode():
-            return map_with_index_step(step)
-        case RandomMapNode():
-            goes_on = any(isinstance(other, RandomMapNode) for other in later)
-            return random_map_step(step, goes_on=goes_on)
-        case FilterNode():
-            return filter_step(step)
-        case FlatMapNode():
-            return flat_map_step(step, level=num_flat_maps(step))
-        case _:
-            raise TypeError(f"{type(step).__name__} is not a step that works on one element")
+def _num_cores() -> int:
+    """Count the cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -6,11 +6,25 @@ error right after them. A step above runs on those elements first; an error of i
 earlier in the stream and takes the place of the one below.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
+from gristmill.checkpoint import SkippedRecord
 from gristmill.execute._block import Block
+from gristmill.execute._track import Cursor
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A bad record that was left out, on request."""
+
+    cursor: Cursor
+    """Where the stream goes on after it."""
+    record: SkippedRecord
+    error: Exception
 
 
 @final
@@ -20,11 +34,24 @@ class Outcome:
 
     block: Block
     error: BaseException | None = None
-    seconds: float = 0.0
+    row: int = 0
+    """Which element of its input the step that gave the error was at."""
+    skips: tuple[Skip, ...] = ()
+    spent: tuple[float, ...] = ()
+    """Seconds in each step, bottom up."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return sum(self.spent)
 
     def then(self, run: Callable[[Block], "Outcome"]) -> "Outcome":
         """Give the outcome of a step that runs on these elements."""
         if not len(self.block):
-            return self
+            return Outcome(self.block, self.error, 0, self.skips, (*self.spent, 0.0))
+        start = time.perf_counter()
         made = run(self.block)
-        return made if made.error else Outcome(made.block, self.error)
+        spent = (*self.spent, time.perf_counter() - start)
+        return Outcome(
+            made.block, made.error or self.error, made.row, self.skips + made.skips, spent
+        )

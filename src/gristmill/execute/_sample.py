@@ -45,9 +45,10 @@ def _keys_in_windows(node: SampleNode, sampler: BlockSampler) -> Callable[[range
         nonlocal window
         first, keys = window
         if not (first <= positions.start and positions.stop <= first + len(keys)):
-            # Only reads that follow each other look ahead: the first one waits for no more.
-            # With few records, each epoch in the window would be shuffled for its own.
-            follows = first < positions.start <= first + len(keys)
+            # Only reads that follow each other look ahead: the first one waits for no more. Some
+            # are left to other workers. With few records, each epoch in the window would be
+            # shuffled for its own.
+            follows = first < positions.start <= first + len(keys) + WINDOW
             ahead = min(WINDOW, sampler.num_records) if follows else 0
             first = positions.start
             wanted = range(first, min(max(first + ahead, positions.stop), end))
@@ -84,8 +85,8 @@ def _reader_for_users_sampler(
         block, error = outcome.block, outcome.error or nonsense or silence
         generators = [metadata.rng for metadata in said[: len(block)]]
         if any(generator is None for generator in generators):
-            return Outcome(block, error)
-        return Outcome(Block(block.data, block.track, generators), error)
+            return Outcome(block, error, len(block))
+        return Outcome(Block(block.data, block.track, generators), error, len(block))
 
     return read
 
@@ -99,7 +100,7 @@ def _record_reader(node: SampleNode) -> ReadRecords:
         rows, error = call_each(node, track, source.__getitem__, numbers)
         if isinstance(error, IndexError):
             error.add_note(f"The source says that it has {num_records} records.")
-        return Outcome(Block(rows, track[: len(rows)]), error)
+        return Outcome(Block(rows, track[: len(rows)]), error, len(rows))
 
     def read_at_once(keys: Span, track: DenseTrack) -> Outcome:
         numbers = keys if isinstance(keys, range) else keys.tolist()

@@ -2,11 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import final
 
 from gristmill.execute._block import Block
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._track import Cursor
+from gristmill.observe import StepClock
 
 
 class Stage(ABC):
@@ -23,23 +25,58 @@ class Stage(ABC):
     def seek(self, cursor: Cursor) -> None:
         """Go on from a cursor, and forget what was read ahead."""
 
+    @property
+    @abstractmethod
+    def needs_thread(self) -> bool:
+        """Whether it has to be pulled by a thread of its own, which Ctrl-C never hits."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Make a `pull` in another thread end soon; the stage is closed or told to seek next."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End whatever runs for it. Any thread may call this, also while another one pulls."""
+
+
+class UpperStage(Stage):
+    """A stage that pulls from another one."""
+
+    def __init__(self, parent: Stage) -> None:
+        self.parent = parent
+
+    @property
+    def needs_thread(self) -> bool:
+        return self.parent.needs_thread
+
+    def interrupt(self) -> None:
+        self.parent.interrupt()
+
+    def close(self) -> None:
+        self.parent.close()
+
 
 @final
-class StepStage(Stage):
+class StepStage(UpperStage):
     """Runs a step on each block from below."""
 
-    def __init__(self, run: Callable[[Block], Outcome], parent: Stage) -> None:
+    def __init__(self, run: Callable[[Block], Outcome], parent: Stage, clock: StepClock) -> None:
+        super().__init__(parent)
         self._run = run
-        self._parent = parent
+        self._clock = clock
         self._skip = Skip()
 
     def pull(self) -> Outcome | None:
-        outcome = self._parent.pull()
-        return None if outcome is None else self._skip.drop(outcome.then(self._run))
+        outcome = self.parent.pull()
+        if outcome is None:
+            return None
+        made = outcome.then(self._run)
+        self._clock.add(made.spent[-1])
+        return self._skip.drop(made)
 
     def seek(self, cursor: Cursor) -> None:
         self._skip = Skip(cursor)
-        self._parent.seek(cursor)
+        self.parent.seek(cursor)
 
 
 @final
@@ -51,10 +88,11 @@ class Skip:
 
     def drop(self, outcome: Outcome) -> Outcome:
         """Give the outcome from the cursor on."""
-        block = outcome.block
-        if self._cursor is None or not len(block):
+        cursor, block = self._cursor, outcome.block
+        if cursor is None:
             return outcome
-        passed = block.track.num_until(self._cursor)
+        passed = block.track.num_until(cursor) if len(block) else 0
         if passed < len(block):
             self._cursor = None
-        return Outcome(block[passed:], outcome.error)
+        skips = tuple(skip for skip in outcome.skips if skip.cursor > cursor)
+        return replace(outcome, block=block[passed:], skips=skips)

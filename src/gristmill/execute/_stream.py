@@ -5,50 +5,64 @@ out is therefore replaced as a whole (`_Handout`), and while a block is on its w
 *unsure*: the next time it needs one it begins anew at the last place it is sure of.
 """
 
+import logging
 import math
 import threading
 import time
 import weakref
-from functools import cache
-from typing import Any, final
+from dataclasses import replace
+from typing import final
 
-import numpy as np
-
+from gristmill.checkpoint import Position, SkippedRecord
 from gristmill.errors import ClosedError
 from gristmill.execute._ahead import Ahead
-from gristmill.execute._open import num_flat_maps, open_stages
+from gristmill.execute._allocator import keep_memory_warm
+from gristmill.execute._blame import step_name
+from gristmill.execute._open import Settings, open_stages
 from gristmill.execute._outcome import Outcome
+from gristmill.execute._reader import num_flat_maps
+from gristmill.execute._stage import Stage
 from gristmill.execute._track import Cursor
-from gristmill.plan import Node
+from gristmill.observe import Counters
+from gristmill.plan import Node, sample_of, steps_of
 from gristmill.types import Element
 
 BUSY_SHARE = 0.5
 """A thread pays from when the consumer is busy for about half the time that a block takes."""
+
+MEMORY = 0.95
+"""How much of the past counts: one pause of the system makes no busy consumer."""
+
+
+logger = logging.getLogger("gristmill")
 
 
 @final
 class Stream:
     """The elements of a plan from a cursor on.
 
-    With `runs_ahead`, a background thread makes the next ones while the consumer is busy: from
-    `start` on, or as soon as the consumer is seen to be busy. Where it does nothing but take
-    elements there is nothing to gain, and two threads that take turns at the interpreter lose a
-    quarter. After an error the stream stands before the element that failed: the next try
-    computes it anew.
+    Where the settings allow it, a background thread makes the next ones while the consumer is
+    busy: from `start` on, or as soon as the consumer is seen to be busy. Where it does nothing but
+    take elements there is nothing to gain, and two threads that take turns at the interpreter lose
+    a quarter. Threads and processes that compute are always spoken to by such a thread.
+
+    After an error the stream stands before the element that failed: the next try computes it anew.
     """
 
-    def __init__(self, plan: Node, *, runs_ahead: bool) -> None:
-        _keep_memory_warm()
-        self._stage = open_stages(plan)
-        self._turn = threading.Lock()
-        self._is_stage_ours = True  # until a thread has had it: from then on only threads do
-        self._runs_ahead = runs_ahead
-        self._ahead: Ahead | None = None
-        self._stop_at_collection: weakref.finalize[..., Any] | None = None
+    def __init__(self, plan: Node, settings: Settings) -> None:
+        keep_memory_warm()
+        steps = steps_of(plan)
+        self.counters = Counters([step_name(sample_of(plan)), *(step.label for step in steps)])
+        self._settings = settings
+        self._engine = _Engine(open_stages(plan, settings, self.counters))
+        # Without this, what runs in the background would outlive a stream that nobody holds.
+        self._end_at_collection = weakref.finalize(self, self._engine.end)
         self._handout = _Handout((0,) * (1 + num_flat_maps(plan)))
+        self._skips: list[tuple[Cursor, SkippedRecord]] = []
         self._is_unsure = False
         self._is_closed = False
-        self._making_seconds = math.inf
+        self._busy_seconds = 0.0
+        self._making_seconds = math.inf  # nothing was made yet
         self._handed_over_at = time.perf_counter()
 
     @property
@@ -56,75 +70,134 @@ class Stream:
         """Where the stream goes on: after the last element that was handed out."""
         return self._handout.cursor
 
+    @property
+    def position(self) -> Position:
+        """Where the stream goes on, and what it left out up to there."""
+        cursor = self.cursor
+        return Position(cursor, tuple(skip for skip in self._skips if skip[0] <= cursor))
+
+    @property
+    def skipped(self) -> list[SkippedRecord]:
+        """The records that were left out so far."""
+        return [record for _, record in self._skips]
+
     def __next__(self) -> Element:
         if not self._handout.waiting:
             self._refill()
         return self._handout.waiting.pop()
 
-    def seek(self, cursor: Cursor) -> None:
-        """Go on from a cursor."""
+    def seek(self, position: Position) -> None:
+        """Go on from a position."""
         self._is_unsure = True
-        if self._is_stage_ours:
-            self._stage.seek(cursor)
-        else:
-            self._leave()
-        self._handout = _Handout(cursor)
+        self._engine.seek(position.cursor)
+        self._handout = _Handout(position.cursor)
+        self._skips = list(position.skipped)
         self._is_unsure = False
 
     def start(self) -> None:
         """Begin to run ahead, if that is how this stream runs."""
-        if self._runs_ahead and self._ahead is None and not self._is_closed:
+        may = self._settings.runs_ahead or self._engine.stage.needs_thread
+        if may and self._engine.ahead is None and not self._is_closed:
             was_unsure, self._is_unsure = self._is_unsure, True
-            self._is_stage_ours = False
-            self._ahead = Ahead(self._stage, self._handout.end, self._turn)
-            # Without this the thread would outlive a stream that nobody holds any more.
-            self._stop_at_collection = weakref.finalize(self, self._ahead.stop)
-            self._ahead.start()
+            self._engine.start(self._handout.end)
             self._is_unsure = was_unsure
 
     def close(self) -> None:
         """End what runs in the background. The cursor can still be read."""
         self._is_closed = True
         self._handout = _Handout(self.cursor)
-        if self._ahead is not None:
-            self._ahead.close()
-        self._leave()
+        self._end_at_collection.detach()
+        self._engine.close()
 
     def _refill(self) -> None:
         """Get the next block, or raise what stands in its place."""
         if self._is_closed:
             raise ClosedError("The iterator was closed. Make a new one from the loader.")
         if self._is_unsure:
-            self.seek(self.cursor)
-        busy_share = (time.perf_counter() - self._handed_over_at) / self._making_seconds
-        if not self._is_stage_ours or busy_share >= BUSY_SHARE:
+            self.seek(self.position)
+        asked_at = time.perf_counter()
+        self._busy_seconds = MEMORY * self._busy_seconds + asked_at - self._handed_over_at
+        is_busy = self._busy_seconds / self._making_seconds >= BUSY_SHARE
+        if is_busy or not self._engine.is_stage_ours or self._engine.stage.needs_thread:
             self.start()
         self._is_unsure = True
-        asked_at = time.perf_counter()
         while not self._handout.waiting:
             error = self._handout.error
             if error is not None:
-                self.seek(self.cursor)
+                self.seek(self.position)
                 raise error
-            outcome = self._pull()
+            outcome = self._engine.pull()
             if outcome is None:
                 self._is_unsure = False
                 raise StopIteration
+            if outcome.skips:
+                outcome = self._within_budget(outcome)
             self._handout = _Handout(self.cursor, outcome)
         self._is_unsure = False
+        self.counters.count_block(self._handout.waiting, asked_at=asked_at)
         self._handed_over_at = time.perf_counter()
-        self._making_seconds = max(self._handed_over_at - asked_at, 1e-9)
+        made_s = max(self._handed_over_at - asked_at, 1e-9)
+        if math.isinf(self._making_seconds):
+            self._making_seconds, self._busy_seconds = 0.0, 0.0
+        self._making_seconds = MEMORY * self._making_seconds + made_s
 
-    def _pull(self) -> Outcome | None:
-        return self._stage.pull() if self._ahead is None else self._ahead.pull()
+    def _within_budget(self, outcome: Outcome) -> Outcome:
+        """Take note of what was left out; the one too many is an error in its place."""
+        budget = self._settings.on_error.budget if self._settings.on_error else 0
+        for skip in sorted(outcome.skips, key=lambda skip: skip.cursor):
+            if len(self._skips) >= budget:
+                skip.error.add_note(
+                    f"{budget} bad records were skipped before it, which is the `budget` of "
+                    "`SkipErrors`."
+                )
+                kept = outcome.block.track.num_until(skip.cursor) if len(outcome.block) else 0
+                return replace(outcome, block=outcome.block[:kept], error=skip.error)
+            self._skips.append((skip.cursor, skip.record))
+            self.counters.skipped += 1
+            logger.warning("Skipped a bad record: %s", skip.record)
+        return outcome
 
-    def _leave(self) -> None:
-        """Let the background thread end by itself."""
-        if self._ahead is not None:
-            self._ahead.stop()
-            if self._stop_at_collection is not None:
-                self._stop_at_collection.detach()
-            self._ahead = None
+
+@final
+class _Engine:
+    """The stage, and the thread that pulls it if there is one."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.ahead: Ahead | None = None
+        self.is_stage_ours = True  # until a thread has had it: from then on only threads do
+        self._turn = threading.Lock()
+
+    def pull(self) -> Outcome | None:
+        return self.stage.pull() if self.ahead is None else self.ahead.pull()
+
+    def start(self, cursor: Cursor) -> None:
+        """Let a thread go on from a cursor."""
+        self.is_stage_ours = False
+        self.ahead = Ahead(self.stage, cursor, self._turn)
+        self.ahead.start()
+
+    def seek(self, cursor: Cursor) -> None:
+        """Go on from a cursor: a thread that has the stage is left, and the next one told."""
+        if self.is_stage_ours:
+            self.stage.seek(cursor)
+        elif self.ahead is not None:
+            self.ahead.stop()
+            self.ahead = None
+            self.stage.interrupt()
+
+    def end(self) -> None:
+        """End everything, and wait for the processes, which are killed."""
+        if self.ahead is not None:
+            self.ahead.stop()
+        self.stage.close()
+
+    def close(self) -> None:
+        """End everything, and wait for the thread."""
+        self.end()
+        ahead, self.ahead = self.ahead, None
+        if ahead is not None:
+            ahead.wait()
 
 
 @final
@@ -152,14 +225,3 @@ class _Handout:
         """Where to go on after all of them."""
         track = self._track
         return self._start if track is None or not len(track) else track.after(len(track) - 1)
-
-
-@cache
-def _keep_memory_warm() -> None:
-    """Make the allocator keep the memory of batches that are gone for those that come.
-
-    By default glibc returns free memory beyond 128 kB to the system, and a batch of 100 kB in
-    fresh pages takes three times as long as in used ones. It keeps as much as twice the largest
-    block that was ever freed, so one is freed here, without having been touched.
-    """
-    np.empty(16 << 20, dtype=np.uint8)

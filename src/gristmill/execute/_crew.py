@@ -1,0 +1,303 @@
+"""The workers of one stream: started, given tasks, listened to, and replaced when they die.
+
+All of it runs in the thread that pulls, which no Ctrl-C hits. Other threads may only `wake` it and
+`close`, which takes no lock: it sets a flag, and kills.
+"""
+
+import contextlib
+import os
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, final
+
+from gristmill.errors import ClosedError, WorkerError
+from gristmill.execute._blame import record_name
+from gristmill.execute._handle import WorkerHandle
+from gristmill.execute._ipc._errors import load_error
+from gristmill.execute._ipc._explain import explain_unsendable, explain_unsendable_value
+from gristmill.execute._ipc._package import Package
+from gristmill.execute._ipc._pickle import dump_plan
+from gristmill.execute._ipc._relay import deliver, relay_settings
+from gristmill.execute._reader import Cut
+from gristmill.execute._task import Answer, Task
+from gristmill.observe import Counters
+from gristmill.options import WorkerOptions
+
+MOST_TRIES = 3
+"""A range that kills a worker this many times is not tried again, nor is starting one."""
+
+FREED_AT_ONCE = 1000
+"""Slots given back with one task, so that the message never fills the socket."""
+
+
+@final
+class Crew:
+    """Worker processes and what they are at. Tasks that a dead one had go back to `todo`."""
+
+    def __init__(
+        self,
+        cut: Cut,
+        *,
+        num_workers: int,
+        options: WorkerOptions,
+        todo: deque[Task],
+        counters: Counters,
+    ) -> None:
+        self._cut = cut
+        self._num_workers = num_workers
+        self._options = options
+        self._todo = todo
+        self._counters = counters
+        self._package: Package | None = None
+        self._workers: list[WorkerHandle] = []
+        self._num_restarts = 0
+        self._num_stillborn = 0
+        self.failure: BaseException | None = None
+        """Why nothing will ever come any more."""
+        self._is_closed = False
+        self._owner = os.getpid()
+        self._waker, self._wakened = socket.socketpair()
+        for end in (self._waker, self._wakened):
+            end.setblocking(False)
+
+    def start(self) -> None:
+        """Start the workers that are missing, and do not wait for them."""
+        while len(self._workers) < self._num_workers:
+            self._workers.append(self._spawn(len(self._workers)))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all workers are up, or never will be."""
+        self.wait(0.0)
+        return self.failure is not None or all(worker.is_ready for worker in self._workers)
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether a worker has nothing to do."""
+        return not all(worker.tasks for worker in self._workers)
+
+    @property
+    def shared_bytes(self) -> int:
+        """How much shared memory is mapped."""
+        return sum(worker.shelf.num_bytes for worker in self._workers)
+
+    def hand_out(self, under_way: Iterable[Task]) -> None:
+        """Give every worker something to do, and one thing more, so that it need not wait.
+
+        When there is nothing left, who is free takes over what waits behind a slow one, of the
+        tasks that are `under_way`: the first to finish counts.
+        """
+        for most in (1, 2):
+            for worker in self._workers:
+                if len(worker.tasks) < most and self._todo:
+                    self._give(worker, self._todo.popleft())
+        idle = [worker for worker in self._workers if not worker.tasks]
+        if self._todo or not idle:
+            return
+        begun = {worker.tasks[0].number for worker in self._workers if worker.tasks}
+        waiting = [
+            task
+            for task in under_way
+            if not task.is_done and task.num_holders == 1 and task.number not in begun
+        ]
+        for worker, task in zip(idle, waiting, strict=False):
+            self._give(worker, task)
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Listen until a worker says something, one is too slow, `wake`, or `seconds`."""
+        poll = select.poll()
+        poll.register(self._wakened, select.POLLIN)
+        by_line = {worker.channel.fileno(): worker for worker in self._workers}
+        for line in by_line:
+            poll.register(line, select.POLLIN)
+        if seconds is None:
+            seconds = self._seconds_left()
+        for line, _ in poll.poll(None if seconds is None else 1000 * seconds):
+            if line in by_line:
+                self._listen(by_line[line])
+            else:
+                self._wakened.recv(4096)
+        self._end_the_slow()
+
+    def wake(self) -> None:
+        """Make `wait` in another thread return."""
+        with contextlib.suppress(OSError):  # full: it wakes up anyhow; closed: it need not
+            self._waker.send(b"\0")
+
+    def close(self) -> None:
+        """End the workers. What they made stays as long as somebody holds it."""
+        self._is_closed = True
+        self.wake()
+        while self._workers:
+            self._workers.pop().end()
+        package, self._package = self._package, None
+        if package is not None:
+            os.close(package.descriptor)
+        for end in (self._waker, self._wakened):
+            end.close()
+
+    def _spawn(self, number: int) -> WorkerHandle:
+        if self._package is None:
+            self._package = self._pack()
+        worker = WorkerHandle(number)
+        _send(
+            worker,
+            ("boot", number, self._num_workers, self._package.sizes, relay_settings()),
+            [self._package.descriptor],
+        )
+        if self._is_closed:  # while this thread was starting it
+            worker.end()
+            raise ClosedError("The workers were told to end.")
+        return worker
+
+    def _pack(self) -> Package:
+        try:
+            return Package.pack((self._cut, self._options.init_fn))
+        except Exception as error:
+            try:
+                dump_plan(self._options.init_fn)
+            except Exception as reason:
+                raise explain_unsendable_value(
+                    "`init_fn`", self._options.init_fn, reason
+                ) from reason
+            raise explain_unsendable(self._cut.plan, error) from error
+
+    def _give(self, worker: WorkerHandle, task: Task) -> None:
+        if not worker.tasks:
+            worker.busy_since = time.monotonic()
+        worker.tasks.append(task)
+        task.num_holders += 1
+        freed = worker.shelf.take_freed(FREED_AT_ONCE)
+        _send(worker, ("task", task.number, task.positions, freed, task.tries > 0))
+
+    def _listen(self, worker: WorkerHandle) -> None:
+        for message in worker.channel.receive_ready():
+            match message:
+                case ("done", number, *rest):
+                    self._take_answer(worker, number, *rest)
+                case ("news", news):
+                    deliver(news, worker.number)
+                case ("at", position):
+                    worker.position = position
+                case ("ready",):
+                    worker.is_ready = True
+                    worker.busy_since = time.monotonic()
+                    self._num_stillborn = 0
+                case ("failed", error):
+                    self.failure = load_error(error)
+                case _:
+                    raise AssertionError(f"worker {worker.number} said {message!r}")
+        if worker.channel.has_ended and worker in self._workers:
+            self._replace(worker)
+
+    def _take_answer(
+        self,
+        worker: WorkerHandle,
+        number: int,
+        payload: bytes | None,
+        places: list[Any],
+        opened: list[Any],
+        closed: list[int],
+        error: bytes | None,
+        spent: tuple[float, ...],
+    ) -> None:
+        shelf = worker.shelf
+        for slot, size in opened:
+            shelf.open(slot, size, worker.channel.take_descriptor())
+        shelf.drop(closed)
+        memory = {slot: shelf.lease(slot) for slot in {place[0] for place in places}}
+        buffers: list[Any] = [memory[slot][offset : offset + size] for slot, offset, size in places]
+        task: Task = worker.tasks.popleft()
+        assert task.number == number
+        task.num_holders -= 1
+        worker.busy_since, worker.position = time.monotonic(), None
+        if not task.is_done:
+            task.answer = Answer(
+                buffers.pop() if payload is None else payload, buffers, error, spent
+            )
+            task.num_bytes = sum(place[2] for place in places)
+
+    def _seconds_left(self) -> float | None:
+        """Say when the first worker will have been at it for too long."""
+        limits = [
+            worker.busy_since + limit - time.monotonic()
+            for worker in self._workers
+            if (limit := self._limit(worker)) is not None
+        ]
+        return max(0.0, min(limits)) if limits else None
+
+    def _limit(self, worker: WorkerHandle) -> float | None:
+        seconds = self._options.block_timeout_s
+        if seconds is None or not worker.tasks or not worker.is_ready:
+            return None
+        # A range that has killed a worker is computed twice: first record by record.
+        return 2 * seconds if worker.tasks[0].tries else seconds
+
+    def _end_the_slow(self) -> None:
+        now = time.monotonic()
+        for worker in self._workers:
+            limit = self._limit(worker)
+            if limit is not None and now - worker.busy_since > limit:
+                worker.was_too_slow = True
+                worker.kill()
+
+    def _replace(self, dead: WorkerHandle) -> None:
+        """Put another worker in the place of a dead one, and its tasks back in line."""
+        reason = dead.bury()
+        tasks: list[Task] = list(dead.tasks)
+        for task in tasks:
+            task.num_holders -= 1
+        if dead.is_ready and tasks:
+            self._blame(tasks[0], dead, reason)
+        self._todo.extendleft(
+            task
+            for task in reversed(tasks)
+            if not (task.is_done or task.is_cancelled or task.num_holders)
+        )
+        self._workers.remove(dead)
+        if self.failure is not None:  # it said why before it went
+            return
+        self._num_restarts += 1
+        self._num_stillborn += not dead.is_ready
+        self._counters.restarts += 1
+        if self._num_stillborn >= MOST_TRIES:
+            self.failure = WorkerError(
+                f"{self._num_stillborn} workers in a row died while they started: {reason}."
+            )
+        elif self._num_restarts > self._options.max_restarts:
+            self.failure = WorkerError(
+                f"More than {self._options.max_restarts} workers died, the last of {reason}. "
+                "Raise `max_restarts` in `WorkerOptions` if that is to be expected."
+            )
+        else:
+            self._workers.insert(dead.number, self._spawn(dead.number))
+
+    def _blame(self, task: Task, worker: WorkerHandle, reason: str) -> None:
+        task.tries += 1
+        if task.tries < MOST_TRIES or task.is_done:
+            return
+        records = self._cut.base.records_per_position
+        first, last = task.positions.start * records, task.positions.stop * records - 1
+        if worker.position is not None or first == last:
+            name = record_name(
+                self._cut.plan, first if worker.position is None else worker.position
+            )
+            told = f"{name[0].upper()}{name[1:]}"
+        else:
+            told = (
+                f"Something in the records from {record_name(self._cut.plan, first)} to position "
+                f"{last}, though none of them by itself,"
+            )
+        task.error = WorkerError(
+            f"{told} killed its worker {task.tries} times, the last time by {reason}. Leave it "
+            "out of the source, or mend the code that reads it."
+        )
+
+
+def _send(worker: WorkerHandle, message: tuple[Any, ...], descriptors: Any = ()) -> None:
+    """Tell a worker something; that it is dead is seen when it is listened to."""
+    with contextlib.suppress(ConnectionError):
+        worker.channel.send(message, descriptors)

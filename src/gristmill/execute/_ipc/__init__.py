@@ -1,0 +1,1 @@
+"""How the parent and its worker processes talk."""

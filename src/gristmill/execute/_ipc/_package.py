@@ -1,0 +1,62 @@
+"""What every worker gets at its start, once in memory for all of them.
+
+The plan is pickled with its large buffers apart, and all of it laid into one piece of shared
+memory. Workers map that for themselves: pages that nobody writes to exist once, and what a worker
+writes stays its own.
+"""
+
+import os
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from gristmill.execute._ipc._memory import Lease, Mapping, aligned, create_memory
+from gristmill.execute._ipc._pickle import dump_plan, load, out_of_band
+
+
+@final
+@dataclass(frozen=True)
+class Package:
+    """A pickled thing in shared memory: the pickle first, then its buffers."""
+
+    descriptor: int
+    sizes: Sequence[int]
+    payload: bytes = b""
+    """What keeps the classes in it alive."""
+
+    @staticmethod
+    def pack(thing: Any) -> "Package":
+        """Pickle a thing into fresh memory."""
+        buffers: list[pickle.PickleBuffer] = []
+        payload = dump_plan(thing, buffer_callback=out_of_band(buffers))
+        parts: list[Any] = [payload, *(buffer.raw() for buffer in buffers)]
+        sizes = [len(part) for part in parts]
+        descriptor = create_memory(sum(map(aligned, sizes)))
+        # Not mapped here: the parent has the originals, and needs no second address for them.
+        offset = 0
+        for part in parts:
+            _write(descriptor, memoryview(part), offset)
+            offset += aligned(len(part))
+        return Package(descriptor, sizes, payload)
+
+    def unpack(self) -> Any:
+        """Give the thing, whose arrays view the memory, for as long as there are any."""
+        total = sum(map(aligned, self.sizes))
+        mapping = Mapping(self.descriptor, total, is_private=True)
+        os.close(self.descriptor)
+        memory = Lease(mapping.address, total).view()
+        starts = np.cumsum([0, *map(aligned, self.sizes)]).tolist()
+        parts = [
+            memory[start : start + size] for start, size in zip(starts, self.sizes, strict=False)
+        ]
+        return load(parts[0], parts[1:])
+
+
+def _write(descriptor: int, data: memoryview, offset: int) -> None:
+    while len(data):
+        written = os.pwrite(descriptor, data, offset)
+        data = data[written:]
+        offset += written

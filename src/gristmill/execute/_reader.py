@@ -1,0 +1,148 @@
+r"""Read the random-access part of a plan by ranges of positions.
+
+    sample > map > filter > batch > map        the plan, bottom up
+    \_____________________/ \_________/
+       read by ranges          runs above, in order
+
+Where a plan is cut depends on who reads. A batch over a sparse parent is always above: what goes
+into it is known only in order. For threads every batch is: they read records side by side.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill.execute._batch import batch_reader
+from gristmill.execute._block import Block
+from gristmill.execute._filter import filter_step
+from gristmill.execute._flat_map import flat_map_step
+from gristmill.execute._map import map_step, map_with_index_step, random_map_step
+from gristmill.execute._outcome import Outcome
+from gristmill.execute._sample import sample_reader
+from gristmill.execute._tolerate import tolerant_reader, tolerant_step
+from gristmill.plan import (
+    BatchNode,
+    FilterNode,
+    FlatMapNode,
+    MapNode,
+    MapWithIndexNode,
+    Node,
+    RandomMapNode,
+    Step,
+    sample_of,
+    steps_of,
+)
+
+Read: TypeAlias = Callable[[range], Outcome]
+Allocate: TypeAlias = Callable[[Sequence[int], Any], NDArray[Any]]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A plan, and how many of its steps are read by ranges."""
+
+    plan: Node
+    num_read: int
+    skips_errors: bool
+    """Whether records that raise are left out."""
+
+    @cached_property
+    def steps(self) -> list[Step | BatchNode]:
+        """All steps, bottom up."""
+        return steps_of(self.plan)
+
+    @property
+    def above(self) -> list[Step | BatchNode]:
+        """The steps that run in order."""
+        return self.steps[self.num_read :]
+
+    @property
+    def base(self) -> Node:
+        """The node whose positions are read."""
+        return self.steps[self.num_read - 1] if self.num_read else sample_of(self.plan)
+
+
+def cut_plan(plan: Node, *, skips_errors: bool, below_batches: bool) -> Cut:
+    """Cut a plan as high as it goes, or below the first batch."""
+    steps = steps_of(plan)
+    # A batch of what is left after skipping is formed in order, like one after a filter.
+    low = below_batches or skips_errors
+    is_above = [isinstance(step, BatchNode) and (low or not step.is_dense) for step in steps]
+    num_read = is_above.index(True) if True in is_above else len(steps)
+    return Cut(plan=plan, num_read=num_read, skips_errors=skips_errors)
+
+
+def open_reader(cut: Cut, allocate: Allocate = np.empty) -> Read:
+    """Give the function that reads a range of positions of the cut's base.
+
+    `allocate` makes the arrays of the batches that it gives.
+    """
+    sample = sample_of(cut.plan)
+    num_splits = num_flat_maps(cut.plan)
+    read = sample_reader(sample, num_flat_maps=num_splits)
+    if cut.skips_errors:
+        read = tolerant_reader(sample, read, num_flat_maps=num_splits)
+    read = _timed(read)
+    for number, step in enumerate(cut.steps[: cut.num_read], start=1):
+        if isinstance(step, BatchNode):
+            read = batch_reader(step, read, allocate if number == cut.num_read else np.empty)
+            continue
+        run = step_runner(step, cut.steps[number:])
+        read = _then(read, tolerant_step(step, run) if cut.skips_errors else run)
+    return _giving_rows(read)
+
+
+def step_runner(step: Step, later: Sequence[Step | BatchNode]) -> Callable[[Block], Outcome]:
+    """Give the function that runs a step on a block; `later` are the steps above it."""
+    match step:
+        case MapNode():
+            return map_step(step)
+        case MapWithIndexNode():
+            return map_with_index_step(step)
+        case RandomMapNode():
+            goes_on = any(isinstance(other, RandomMapNode) for other in later)
+            return random_map_step(step, goes_on=goes_on)
+        case FilterNode():
+            return filter_step(step)
+        case FlatMapNode():
+            return flat_map_step(step, level=num_flat_maps(step))
+        case _:
+            raise TypeError(f"{type(step).__name__} is not a step that works on one element")
+
+
+def num_flat_maps(plan: Node) -> int:
+    """Count the flat maps of a plan: a cursor has a number for each."""
+    return sum(isinstance(step, FlatMapNode) for step in steps_of(plan))
+
+
+def _timed(read: Read) -> Read:
+    def read_timed(positions: range) -> Outcome:
+        start = time.perf_counter()
+        made = read(positions)
+        spent = (time.perf_counter() - start,)
+        return Outcome(made.block, made.error, made.row, made.skips, spent)
+
+    return read_timed
+
+
+def _then(read: Read, run: Callable[[Block], Outcome]) -> Read:
+    return lambda positions: read(positions).then(run)
+
+
+def _giving_rows(read: Read) -> Read:
+    """Make the elements here, where it is timed and may be in parallel, not when they are used."""
+
+    def read_rows(positions: range) -> Outcome:
+        made = read(positions)
+        start = time.perf_counter()
+        block = made.block.with_rows(made.block.rows())
+        last = made.spent[-1] + time.perf_counter() - start
+        return Outcome(block, made.error, made.row, made.skips, (*made.spent[:-1], last))
+
+    return read_rows

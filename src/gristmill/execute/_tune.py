@@ -1,0 +1,256 @@
+"""Find out, while the stream runs, who computes it fastest.
+
+A stage can go on from any cursor, and all give the same stream. So another way of running it is
+simply tried: for a moment the stream goes on there, the elements a second are compared, and it
+stays or goes back. That happens only while the consumer waits for data, first after a quarter of a
+second, and then ever more rarely.
+
+The first elements are read one record at a time. If that is mostly waiting (a disk, a network),
+threads are put to it at once.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from gristmill.errors import GristmillError
+from gristmill.execute._executor import Executor
+from gristmill.execute._outcome import Outcome
+from gristmill.execute._processes import ProcessExecutor
+from gristmill.execute._stage import Stage
+from gristmill.execute._threads import ThreadExecutor
+from gristmill.execute._track import Cursor
+from gristmill.observe import Counters
+
+WINDOW_SECONDS = 0.1
+WINDOW_BLOCKS = 3
+"""For how long, and over how many blocks, a rate is measured at least."""
+
+WARM_UP_SECONDS = 0.03
+"""What a way that is tried gets before it is measured."""
+
+FIRST_TRIAL_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 60.0
+
+STARVING_SHARE = 0.5
+"""Of the time, spent waiting for this stage: above it, a faster way would be of use."""
+
+BETTER = 1.1
+"""What a way must gain to be worth more threads or processes."""
+
+AS_GOOD = 0.97
+"""What a smaller one must keep up."""
+
+WAITING_SHARE = 0.5
+WAITING_SECONDS = 0.0002
+"""A first read that takes longer, and mostly waits, is given to threads at once."""
+
+logger = logging.getLogger("gristmill")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way to run the stream: a kind of executor, of some size."""
+
+    kind: str
+    size: int
+    open: Callable[[], tuple[Stage, Executor | None]]
+
+    def __str__(self) -> str:
+        return self.kind if self.kind == "inline" else f"{self.size} {self.kind}"
+
+
+@final
+class TunedStage(Stage):
+    """Runs the stream in one of several ways, and tries the others."""
+
+    def __init__(self, ways: Sequence[Way], start: Cursor, counters: Counters) -> None:
+        self._ways = list(ways)
+        self._counters = counters
+        self._cursor = start
+        self._opened: dict[Way, tuple[Stage, Executor | None]] = {}
+        self._best = self._way = ways[0]
+        self._best_rate = 0.0
+        self._next: Way | None = None
+        self._tried_at: dict[Way, float] = {}
+        self._pause = FIRST_TRIAL_SECONDS
+        self._starved_s = 0.0
+        self._window = _Window(0.0)
+        threads = [way for way in ways if way.kind == "threads"]
+        self._is_first = bool(threads)
+        self._stage, self._executor = self._open(threads[0] if threads else ways[0])
+
+    def pull(self) -> Outcome | None:
+        began = time.perf_counter()
+        outcome = self._stage.pull()
+        if outcome is None or outcome.error is not None:
+            return outcome
+        if len(outcome.block):
+            self._cursor = outcome.block.track.after(len(outcome.block) - 1)
+        if self._is_first:
+            self._look_at_the_first(outcome)
+        else:
+            self._window.add(len(outcome.block), began, time.perf_counter())
+            if self._window.is_full:
+                self._judge(self._window)
+        return outcome
+
+    def seek(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self._stage.seek(cursor)
+        self._window = _Window(WARM_UP_SECONDS)
+
+    @property
+    def needs_thread(self) -> bool:
+        return self._way.kind != "inline"
+
+    def interrupt(self) -> None:
+        self._stage.interrupt()
+
+    def close(self) -> None:
+        for stage, _ in list(self._opened.values()):
+            stage.close()
+
+    def _look_at_the_first(self, outcome: Outcome) -> None:
+        """Choose by what the first records took; else go inline once there is an element."""
+        executor = self._executor
+        waits = isinstance(executor, ThreadExecutor) and executor.waiting_share > WAITING_SHARE
+        if waits and outcome.seconds > WAITING_SECONDS:
+            self._is_first = False
+            self._best = [way for way in self._ways if way.kind == "threads"][-1]
+            self._go(self._best)
+        elif len(outcome.block):
+            self._is_first = False
+            self._go(self._best)
+
+    def _judge(self, window: "_Window") -> None:
+        """At the end of a window: end a trial, or begin one."""
+        self._window = _Window(0.0)
+        if self._way is not self._best:
+            self._end_trial(window.rate)
+            return
+        self._best_rate = window.rate
+        if window.pulling_share < STARVING_SHARE:
+            return
+        self._starved_s += window.seconds
+        if self._starved_s >= self._pause and self._next is None:
+            self._next = self._prepare()
+        if self._next is not None and _is_ready(self._opened[self._next][1]):
+            way, self._next, self._starved_s = self._next, None, 0.0
+            self._go(way)
+
+    def _prepare(self) -> Way | None:
+        """Open the way that is to be tried next: processes take a while to start."""
+        candidates = self._candidates()
+        if not candidates:
+            return None
+        way = min(candidates, key=lambda way: self._tried_at.get(way, 0.0))
+        self._tried_at[way] = time.perf_counter()
+        try:
+            executor = self._open(way)[1]
+            if isinstance(executor, ProcessExecutor):
+                executor.start()
+        except GristmillError as error:
+            logger.info("%s cannot be used: %s", way, error)
+            self._close(way)
+            self._ways.remove(way)
+            return None
+        return way
+
+    def _candidates(self) -> list[Way]:
+        """Give the neighbours of the best way, and the first one of every other kind."""
+        row = [way for way in self._ways if way.kind in ("inline", self._best.kind)]
+        place = row.index(self._best)
+        near = row[max(0, place - 1) : place] + row[place + 1 : place + 2]
+        firsts = {way.kind: way for way in reversed(self._ways)}
+        return near + [way for kind, way in firsts.items() if kind not in {one.kind for one in row}]
+
+    def _end_trial(self, rate: float) -> None:
+        tried, best = self._way, self._best
+        is_smaller = tried.kind in ("inline", best.kind) and tried.size < best.size
+        if rate > self._best_rate * (AS_GOOD if is_smaller else BETTER):
+            logger.info("%s instead of %s: %.0f/s, was %.0f/s", tried, best, rate, self._best_rate)
+            self._best, self._best_rate = tried, rate
+            self._pause = FIRST_TRIAL_SECONDS
+            self._close(best)
+        else:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+            self._go(best)
+            self._close(tried)
+
+    def _go(self, way: Way) -> None:
+        """Go on in another way, after the last element that was given."""
+        old = self._stage
+        self._way = way
+        self._stage, self._executor = self._open(way)
+        if isinstance(self._executor, ThreadExecutor):
+            self._executor.resize(way.size)
+        if self._stage is not old:
+            old.seek(self._cursor)  # which makes it forget what it has under way
+            self._stage.seek(self._cursor)
+        self._counters.executor = way.kind
+        self._counters.num_threads = way.size if way.kind == "threads" else 0
+        self._counters.num_workers = way.size if way.kind == "processes" else 0
+        self._window = _Window(WARM_UP_SECONDS)
+
+    def _open(self, way: Way) -> tuple[Stage, Executor | None]:
+        if way not in self._opened:
+            self._opened[way] = way.open()
+        return self._opened[way]
+
+    def _close(self, way: Way) -> None:
+        """End what a way that is not used has running. Threads are one stage for all sizes."""
+        stage, executor = self._opened.pop(way)
+        if isinstance(executor, ThreadExecutor):
+            if self._way.kind != "threads":
+                executor.resize(1)
+        elif isinstance(executor, ProcessExecutor):
+            stage.close()
+
+
+@final
+class _Window:
+    """Some time in which the elements are counted."""
+
+    def __init__(self, warm_up_seconds: float) -> None:
+        self._warm_up = warm_up_seconds
+        self._count = 0
+        self._num_blocks = 0
+        self._began: float | None = None
+        self._ended = 0.0
+        self._pulling = 0.0
+
+    def add(self, count: int, began: float, ended: float) -> None:
+        """Count a block, with when it was asked for and when it was there."""
+        if self._began is None:
+            self._began = ended + self._warm_up
+        elif began >= self._began:
+            self._count += count
+            self._num_blocks += 1
+            self._pulling += ended - began
+            self._ended = ended
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self._began is None else max(0.0, self._ended - self._began)
+
+    @property
+    def is_full(self) -> bool:
+        return self.seconds >= WINDOW_SECONDS and self._num_blocks >= WINDOW_BLOCKS
+
+    @property
+    def rate(self) -> float:
+        """Elements a second."""
+        return self._count / self.seconds
+
+    @property
+    def pulling_share(self) -> float:
+        """How much of the time went into waiting for the stage."""
+        return self._pulling / self.seconds
+
+
+def _is_ready(executor: Executor | None) -> bool:
+    return not isinstance(executor, ProcessExecutor) or executor.is_ready

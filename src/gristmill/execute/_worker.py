@@ -1,0 +1,201 @@
+"""The worker's side: a clean interpreter that computes the ranges it is given."""
+
+import fcntl
+import os
+import signal
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from pickle import PickleBuffer
+from typing import Any, final
+
+from gristmill.execute._allocator import keep_memory_warm
+from gristmill.execute._blame import blame
+from gristmill.execute._block import Block
+from gristmill.execute._ipc._arena import Arena
+from gristmill.execute._ipc._channel import Channel
+from gristmill.execute._ipc._errors import dump_error
+from gristmill.execute._ipc._package import Package
+from gristmill.execute._ipc._pickle import Sender
+from gristmill.execute._ipc._relay import apply_filters, install_relay
+from gristmill.execute._outcome import Outcome
+from gristmill.execute._reader import Cut, cut_plan, open_reader
+
+IN_BAND_BYTES = 8192
+"""What goes through the socket itself: less than a page is not worth a place in shared memory."""
+
+
+def main(line: int, lifeline: int) -> None:
+    """Run until the parent is gone."""
+    for descriptor in (line, lifeline):
+        os.set_inheritable(descriptor, False)
+    die_with(lifeline)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.argv = ["gristmill-worker"]
+    channel = Channel(socket.socket(fileno=line))
+    message = channel.receive()
+    if message is None:
+        return
+    _, number, num_workers, sizes, settings = message
+    line_to_parent = Line(channel)
+    install_relay(settings, line_to_parent.tell, number)
+    keep_memory_warm()
+    try:
+        cut, init_fn = Package(channel.take_descriptor(), sizes).unpack()
+        apply_filters(settings)
+        if init_fn is not None:
+            init_fn(number, num_workers)
+        worker = Worker(cut, line_to_parent, number)
+    except BaseException as error:
+        where = f"Starting worker {number}"
+        line_to_parent.send(("failed", dump_error(error, where=where)))
+        return
+    line_to_parent.send(("ready",))
+    while (message := channel.receive()) is not None:
+        worker.work(*message[1:])
+
+
+def die_with(lifeline: int) -> None:
+    """Have the kernel kill this process when the other end of the lifeline closes.
+
+    A signal needs no help from Python, which may be busy in C code with the interpreter's lock.
+    """
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
+        # It may have closed before: then reading does not block, but finds the end.
+        os.set_blocking(lifeline, False)
+        try:
+            os.read(lifeline, 1)
+            os._exit(1)
+        except BlockingIOError:
+            return
+    threading.Thread(target=_exit_at_end_of, args=(lifeline,), daemon=True).start()
+
+
+def _exit_at_end_of(lifeline: int) -> None:
+    os.read(lifeline, 1)
+    os._exit(1)
+
+
+@final
+class Line:
+    """The line to the parent, for any thread of this process."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._news: deque[object] = deque()
+
+    def send(self, message: tuple[Any, ...], descriptors: Sequence[int] = ()) -> None:
+        """Send a message, after what there is to tell."""
+        with self._lock:
+            self._send_news()
+            self._channel.send(message, descriptors)
+        self._try_to_send_news()
+
+    def tell(self, news: object) -> None:
+        """Tell of a log line or a warning; it may come out of the middle of `send`.
+
+        For the garbage collector may run there, and what it finds may warn. So this never waits.
+        """
+        self._news.append(news)
+        self._try_to_send_news()
+
+    def _try_to_send_news(self) -> None:
+        while self._news and self._lock.acquire(blocking=False):
+            try:
+                self._send_news()
+            finally:
+                self._lock.release()
+
+    def _send_news(self) -> None:
+        while self._news:
+            self._channel.send(("news", self._news.popleft()))
+
+
+@final
+class Worker:
+    """Computes ranges, and sends what comes of them."""
+
+    def __init__(self, cut: Cut, line: "Line", number: int) -> None:
+        self._cut = cut
+        self._line = line
+        self._sender = Sender()
+        self._number = number
+        self._arena = Arena()
+        self._read = open_reader(cut, self._arena.empty)
+        self._positions_at_once = cut.base.records_per_position
+
+    def work(self, number: int, positions: range, freed: list[int], is_careful: bool) -> None:
+        """Compute a range and send its outcome."""
+        self._arena.release(freed)
+        if is_careful:
+            self._try_each_record(positions)
+        self._arena.begin(len(positions))
+        outcome = self._read(positions)
+        self._send(number, outcome, len(positions))
+
+    def _send(self, number: int, outcome: Outcome, num_positions: int) -> None:
+        error = outcome.error
+        skips = [(skip.cursor, skip.record, self._dump_error(skip.error)) for skip in outcome.skips]
+        try:
+            payload, buffers = self._dump_block(outcome.block, skips)
+        except Exception:
+            block, error = self._sendable_part(outcome.block)
+            payload, buffers = self._dump_block(block, skips)
+        views = [buffer.raw() for buffer in buffers]
+        is_in_band = len(payload) <= IN_BAND_BYTES
+        if not is_in_band:
+            views.append(memoryview(payload))
+        shipment = self._arena.ship(views, num_positions)
+        told = None if error is None else self._dump_error(error)
+        self._line.send(
+            (
+                "done",
+                number,
+                payload if is_in_band else None,
+                shipment.places,
+                shipment.opened,
+                shipment.closed,
+                told,
+                outcome.spent,
+            ),
+            shipment.descriptors,
+        )
+        for descriptor in shipment.descriptors:
+            os.close(descriptor)
+
+    def _dump_block(self, block: Block, skips: list[Any]) -> tuple[bytes, list[PickleBuffer]]:
+        return self._sender.dump((block.data, block.track, block.generators, skips))
+
+    def _dump_error(self, error: BaseException) -> bytes:
+        return dump_error(error, where=f"Traceback in worker {self._number}")
+
+    def _sendable_part(self, block: Block) -> tuple[Block, BaseException]:
+        """Give what comes before the element that cannot be sent, and the error that names it."""
+        for row, element in enumerate(block.rows()):
+            try:
+                self._sender.dump(element)
+            except Exception as error:
+                return block[:row], blame(error, self._cut.base, block.track, row)
+        raise AssertionError("every element can be sent, but not all of them together")
+
+    def _try_each_record(self, positions: range) -> None:
+        """Compute the records of a range one by one, and say before each which it is.
+
+        The range has killed a worker. This finds the record, if it is one.
+        """
+        plan = self._cut.plan
+        low = cut_plan(plan, skips_errors=self._cut.skips_errors, below_batches=True)
+        read = open_reader(low)
+        size = self._positions_at_once
+        last = min(positions.stop * size, low.base.length())
+        for position in range(positions.start * size, last):
+            self._line.send(("at", position))
+            read(range(position, position + 1))
+        self._line.send(("at", None))
