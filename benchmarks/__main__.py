@@ -12,8 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _mnist
+from benchmarks import _jpeg, _mnist
 from benchmarks._judge import judge
+from benchmarks._model import Row
 from benchmarks._report import INSTALL, failures, markdown, missing
 from benchmarks._runner import Result, run_rows
 from benchmarks.rows import ROWS
@@ -80,8 +81,22 @@ def versions(results: list[Result]) -> dict[str, str]:
     return {result.contender.package: result.version for result in results if result.version}
 
 
+def prepare(rows: Sequence[Row], mnist: Path | None, folder: Path) -> dict[str, str]:
+    """Write what the rows read into `folder`; say of each kind of data where it comes from."""
+    needed = {row.data for row in rows}
+    origins: dict[str, str] = {}
+    if "mnist" in needed:
+        origins["MNIST"] = _mnist.prepare(mnist, folder)
+    if "jpeg" in needed:
+        origins["JPEG"] = _jpeg.prepare(folder)
+    return origins
+
+
 def document(
-    host: dict[str, Any], options: argparse.Namespace, origin: str, results: dict[str, list[Result]]
+    host: dict[str, Any],
+    options: argparse.Namespace,
+    origins: dict[str, str],
+    results: dict[str, list[Result]],
 ) -> dict[str, Any]:
     """Every figure of the run, for machines."""
     everything = [result for row in results.values() for result in row]
@@ -89,13 +104,13 @@ def document(
         "machine": host,
         "rounds": options.rounds,
         "quick": options.quick,
-        "data": origin,
+        "data": origins,
         "versions": versions(everything),
         "rows": {
             name: {
                 "results": [asdict(result) for result in found],
                 "targets": [
-                    {"target": str(verdict.target), "reached": verdict.reached, "met": verdict.met}
+                    {"target": verdict.wording, "reached": verdict.reached, "met": verdict.met}
                     for verdict in judge(ROWS[name], found)
                 ],
             }
@@ -112,16 +127,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if host["load_at_start"] > 0.5:
         tell(f"Load average {host['load_at_start']:.1f}: the machine is busy, figures will be low.")
     with tempfile.TemporaryDirectory(prefix="gristmill-bench-") as folder:
-        origin = "none"
-        if any(row.name.startswith("mnist") for row in rows):
-            try:
-                origin = _mnist.prepare(options.data, Path(folder))
-            except ModuleNotFoundError as error:
-                tell(f"The images come with gristmill: {error}. Run: {INSTALL}")
-                return 2
-            except ValueError as error:
-                tell(f"The images could not be read: {error}")
-                return 2
+        try:
+            origins = prepare(rows, options.data, Path(folder))
+        except ModuleNotFoundError as error:
+            tell(f"The data could not be made: {error}. Run: {INSTALL}")
+            return 2
+        except ValueError as error:
+            tell(f"The images could not be read: {error}")
+            return 2
         results = run_rows(
             rows,
             data=Path(folder),
@@ -140,14 +153,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     packages = ", ".join(f"{name} {text}" for name, text in versions(everything).items())
     about = f"Python {host['python']}, {host['cpus']} CPUs, {host['platform']}; {packages}."
     sys.stdout.write(
-        f"\n{about}\nMedians of {options.rounds} rounds, a fresh process each; "
-        f"MNIST: {origin}.{' QUICK RUN: do not quote.' if options.quick else ''}\n"
+        f"\n{about}\nMedians of {options.rounds} rounds, a fresh process each."
+        f"{''.join(f' {name}: {origin}.' for name, origin in origins.items())}"
+        f"{' QUICK RUN: do not quote.' if options.quick else ''}\n"
     )
     for text in (*failures(everything), missing(everything)):
         if text:
             tell(text)
     if options.json:
-        options.json.write_text(json.dumps(document(host, options, origin, results), indent=2))
+        options.json.write_text(json.dumps(document(host, options, origins, results), indent=2))
     return 1 if any(result.error for result in everything) else 0
 
 

@@ -23,7 +23,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         row = ROWS[request["row"]]
         package = row.contenders[request["contender"]].package
-        missing = (error.name or "").partition(".")[0] == package
+        missing = error.name == package  # and not one of its own modules: that is a failure
         answer = {"missing": package} if missing else {"error": traceback.format_exc()}
     except Exception:
         answer = {"error": traceback.format_exc()}

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NUM_RECORDS = 60_000
+NUM_REPEATS = 10
 BATCH_SIZE = 128
 
 
@@ -31,6 +32,17 @@ class RecordSource:
         return len(self._images)
 
     def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
+        return self._images[index], int(self._labels[index])
+
+
+class RepeatedSource(RecordSource):
+    """The records, over and over: an epoch that lasts longer than buffers take to fill."""
+
+    def __len__(self) -> int:
+        return NUM_REPEATS * len(self._images)
+
+    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
+        index %= len(self._images)
         return self._images[index], int(self._labels[index])
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from benchmarks._judge import RATE, Verdict, fastest, judge
-from benchmarks._model import Role, Row
+from benchmarks._judge import Verdict, fastest, judge, speed
+from benchmarks._model import RECORDS_PER_S, Role, Row, Score
 from benchmarks._runner import Result
 
-FAMILIES = ("Grain", "PyTorch", "tf.data", "HF", "limit", "gristmill")
+FAMILIES = ("Grain", "PyTorch", "tf.data", "HF", "SPDL", "limit", "gristmill")
 INSTALL = "pip install -e .[bench]"
 
 
@@ -18,11 +18,16 @@ def short(number: float) -> str:
     return f"{number:.3g}"
 
 
-def ratio(result: Result, other: Result | None) -> str:
+def ratio(result: Result, other: Result | None, score: Score) -> str:
     """How many times as fast as the other one."""
     if other is None or not result.usable:
         return "-"
-    return times(result.median(RATE) / other.median(RATE))
+    return times(speed(result, score) / speed(other, score))
+
+
+def with_unit(figure: float, score: Score) -> str:
+    """A figure; records per second are what is meant where nothing is said."""
+    return short(figure) if score == RECORDS_PER_S else f"{short(figure)} {score.unit}"
 
 
 def times(factor: float) -> str:
@@ -44,7 +49,7 @@ def remark(result: Result) -> str:
         return "FAILED, see below"
     notes: list[str] = []
     if not result.complete:
-        notes.append(f"first {result.records:,} records")  # cut by the time limit
+        notes.append(f"cut: {result.records:,} records")  # by the time limit
     if result.contender.role in (Role.INFO, Role.TUNED):
         notes.append({Role.INFO: "information", Role.TUNED: "hand-tuned"}[result.contender.role])
     return "; ".join(notes)
@@ -52,18 +57,18 @@ def remark(result: Result) -> str:
 
 def cells(row: Row, results: list[Result]) -> tuple[list[str], list[list[str]]]:
     """Headings and lines of a row's own table."""
-    rated = RATE in row.metrics
+    score = row.score
     headings = ["contender", "how", *row.metrics.values()]
-    headings += ["+-", "vs peer", "vs limit", "note"] if rated else ["note"]
-    peer = fastest(results, role=Role.PEER) if rated else None
-    limit = fastest(results, role=Role.LIMIT) if rated else None
+    headings += ["+-", "vs peer", "vs limit", "note"] if score else ["note"]
+    peer = fastest(results, score, role=Role.PEER)
+    limit = fastest(results, score, role=Role.LIMIT)
     lines: list[list[str]] = []
     for result in results:
         line = [result.contender.family, result.contender.how]
         line += [short(result.median(name)) if result.usable else "-" for name in row.metrics]
-        if rated:
-            line.append(spread(result, RATE) if result.usable else "-")
-            line += [ratio(result, peer), ratio(result, limit)]
+        if score:
+            line.append(spread(result, score.metric) if result.usable else "-")
+            line += [ratio(result, peer, score), ratio(result, limit, score)]
         lines.append([*line, remark(result)])
     return headings, lines
 
@@ -71,26 +76,23 @@ def cells(row: Row, results: list[Result]) -> tuple[list[str], list[list[str]]]:
 def verdict_line(verdict: Verdict) -> str:
     """One sentence on one target."""
     if verdict.met is None or verdict.reached is None:
-        return f"Target {verdict.target}: open, a figure is missing."
-    reached = times(verdict.reached) if verdict.target.of else f"{verdict.reached:,.0f}"
+        return f"Target {verdict.wording}: open, a figure is missing."
+    reached = times(verdict.reached) if verdict.target.of else plain(verdict.reached)
     against = f" ({verdict.against})" if verdict.against else ""
-    return f"Target {verdict.target}{against}: {reached}, {'met' if verdict.met else 'NOT MET'}."
+    return f"Target {verdict.wording}{against}: {reached}, {'met' if verdict.met else 'NOT MET'}."
+
+
+def plain(figure: float) -> str:
+    """A figure in full: no digits behind the point of a large one."""
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.3g}"
 
 
 def conclusions(row: Row, results: list[Result]) -> list[str]:
     """What the figures say, the unwelcome included."""
-    lines = [verdict_line(verdict) for verdict in judge(row, results)]
-    tuned = fastest(results, role=Role.TUNED) if RATE in row.metrics else None
-    ours = fastest(results, role=Role.OURS) if RATE in row.metrics else None
-    if ours is not None and tuned is not None:
-        factor = times(ours.median(RATE) / tuned.median(RATE))
-        lines.append(f"Against the hand-tuned {tuned.contender.name}: {factor}.")
-    if ours is not None:
-        for result in results:
-            faster = result.usable and result.median(RATE) > ours.median(RATE)
-            if faster and result.contender.family not in ("gristmill", "limit"):
-                factor = result.median(RATE) / ours.median(RATE)
-                lines.append(f"{result.contender.name} is {factor:.2f}x as fast as gristmill.")
+    lines = [row.note] if row.note else []
+    lines += [verdict_line(verdict) for verdict in judge(row, results)]
+    if row.score is not None:
+        lines += comparisons(row.score, results)
     prints = {
         result.contender.role: result.fingerprint
         for result in results
@@ -99,6 +101,24 @@ def conclusions(row: Row, results: list[Result]) -> list[str]:
     if Role.OURS in prints and Role.PEER in prints:
         same = prints[Role.OURS] == prints[Role.PEER]
         lines.append(f"gristmill and Grain give {'the same' if same else 'DIFFERENT'} records.")
+    return lines
+
+
+def comparisons(score: Score, results: list[Result]) -> list[str]:
+    """How gristmill stands to hand-tuned peers, and who is faster."""
+    ours = fastest(results, score, role=Role.OURS)
+    if ours is None:
+        return []
+    lines: list[str] = []
+    tuned = fastest(results, score, role=Role.TUNED)
+    if tuned is not None:
+        factor = times(speed(ours, score) / speed(tuned, score))
+        lines.append(f"Against the hand-tuned {tuned.contender.name}: {factor}.")
+    for result in results:
+        other = result.usable and result.contender.family not in ("gristmill", "limit")
+        if other and speed(result, score) > speed(ours, score):
+            factor = speed(result, score) / speed(ours, score)
+            lines.append(f"{result.contender.name} is {factor:.2f}x as fast as gristmill.")
     return lines
 
 
@@ -119,11 +139,13 @@ def missing(results: Iterable[Result]) -> str:
 
 def markdown(rows: list[Row], results: dict[str, list[Result]]) -> str:
     """One table as in the README, with the fastest form of each family, and the details below."""
-    rated = [row for row in rows if RATE in row.metrics]
     parts: list[str] = []
-    if rated:
-        headings = ["records/s", *FAMILIES, "target", "reached"]
-        body = [summary_line(row, results[row.name]) for row in rated]
+    scored = [row for row in rows if row.score]
+    if scored:
+        there = {contender.family for row in scored for contender in row.contenders}
+        families = [family for family in FAMILIES if family in there]
+        headings = [RECORDS_PER_S.unit, *families, "target", "reached"]
+        body = [summary_line(row, results[row.name], families) for row in scored]
         parts.append(markdown_table(headings, body))
     for row in rows:
         headings, lines = cells(row, results[row.name])
@@ -132,27 +154,29 @@ def markdown(rows: list[Row], results: dict[str, list[Result]]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def summary_line(row: Row, results: list[Result]) -> list[str]:
+def summary_line(row: Row, results: list[Result], families: list[str]) -> list[str]:
     """A row in one line: the fastest form of each family that did the row's work."""
+    score = row.score or RECORDS_PER_S
     line = [row.title]
-    for family in FAMILIES:
+    for family in families:
         role = {"limit": Role.LIMIT, "gristmill": Role.OURS}.get(family, Role.PEER)
-        best = fastest(results, role=role, family=family)
+        best = fastest(results, score, role=role, family=family)
         family_results = [result for result in results if result.contender.family == family]
         absent = bool(family_results) and all(result.missing for result in family_results)
         missing_cell = "not installed" if absent else "-"
-        line.append(missing_cell if best is None else short(best.median(RATE)))
+        line.append(missing_cell if best is None else with_unit(best.median(score.metric), score))
     verdicts = judge(row, results)
-    line.append(" and ".join(str(verdict.target) for verdict in verdicts))
-    line.append("; ".join(reached_cell(verdict) for verdict in verdicts))
+    line.append(" and ".join(verdict.wording for verdict in verdicts))
+    line.append("; ".join(reached_cell(verdict, score) for verdict in verdicts))
     return line
 
 
-def reached_cell(verdict: Verdict) -> str:
+def reached_cell(verdict: Verdict, score: Score) -> str:
     """What was reached of one target, and whether that will do."""
     if verdict.reached is None:
         return "open"
-    reached = times(verdict.reached) if verdict.target.of else short(verdict.reached)
+    whole = with_unit(verdict.reached, score)
+    reached = times(verdict.reached) if verdict.target.of else whole
     return f"{reached} ({'met' if verdict.met else 'not met'})"
 
 

@@ -2,10 +2,13 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -85,26 +88,47 @@ def run_rows(
 
 
 def run_child(request: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-    """One contender, once, in a fresh process."""
+    """One contender, once, in a fresh process; nothing that it started is left."""
     with tempfile.TemporaryDirectory(prefix="gristmill-bench-") as folder:
-        answer = Path(folder) / "answer.json"
+        answer, errors = Path(folder) / "answer.json", Path(folder) / "stderr"
         command = [sys.executable, "-m", "benchmarks._child"]
         command.append(json.dumps({**request, "answer": str(answer)}))
-        try:
-            done = subprocess.run(
+        with errors.open("wb") as stderr:  # a pipe would wait for workers that outlive the process
+            process = subprocess.Popen(
                 command,
                 cwd=_ROOT,
                 env={**os.environ, **_QUIET},
-                capture_output=True,
-                text=True,
-                timeout=timeout_s,
-                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+                start_new_session=True,
             )
+        try:
+            code = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return {"error": f"No answer within {timeout_s:.0f} s."}
+        finally:
+            end_group(process)
         if not answer.exists():
-            return {"error": f"Ended with code {done.returncode}.\n{done.stderr[-2000:]}"}
+            text = errors.read_text(errors="replace")
+            return {"error": f"Ended with code {code}.\n{text[-2000:]}"}
         return json.loads(answer.read_text())
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End the process and the workers it left, so that they do not run beside the next one.
+
+    Not at once by force: whoever tracks their shared memory is to give it back first.
+    """
+    with suppress(ProcessLookupError):
+        process.kill()
+        process.wait()
+        os.killpg(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            os.killpg(process.pid, 0)  # raises as soon as the group is empty
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def add(result: Result, answer: dict[str, Any]) -> None:

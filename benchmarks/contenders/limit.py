@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import _large
 from benchmarks._mnist import BATCH_SIZE, Mnist, RecordSource
 from benchmarks.rows.integers import BATCH_SIZE as INTEGERS_BATCH_SIZE
 
@@ -80,5 +81,18 @@ def integers(count: int) -> Callable[[], Iterator[NDArray[Any]]]:
         for first in range(0, count, INTEGERS_BATCH_SIZE):
             rows = range(first, min(first + INTEGERS_BATCH_SIZE, count))
             yield np.array([add_one(index) for index in rows])
+
+    return start
+
+
+def large_batches(pool: _large.Images) -> Callable[[], Iterator[_large.Images]]:
+    """One copy after another of a ready batch into the same memory."""
+    batch = np.concatenate([pool] * (_large.BATCH_SIZE // len(pool)))
+    target = np.zeros_like(batch)
+
+    def start() -> Iterator[_large.Images]:
+        for _ in range(_large.NUM_RECORDS // _large.BATCH_SIZE):
+            np.copyto(target, batch)
+            yield target
 
     return start

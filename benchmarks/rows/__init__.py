@@ -1,9 +1,35 @@
 """The rows of the table, in its order."""
 
 from benchmarks._model import Row
-from benchmarks.rows import billion, integers, mnist
+from benchmarks.rows import (
+    billion,
+    first_batch,
+    integers,
+    jpeg,
+    large_batches,
+    mnist,
+    mnist_workers,
+    stragglers,
+    waiting_reads,
+    worker_memory,
+)
 
 ROWS: dict[str, Row] = {
     row.name: row
-    for row in (mnist.IN_ORDER, mnist.SHUFFLED, mnist.COLUMNS, integers.ROW, billion.ROW)
+    for row in (
+        mnist.IN_ORDER,
+        mnist.SHUFFLED,
+        mnist.COLUMNS,
+        integers.ROW,
+        billion.ROW,
+        jpeg.ROW,
+        large_batches.ROW,
+        first_batch.ROW,
+        mnist_workers.IN_ORDER,
+        mnist_workers.SHUFFLED,
+        stragglers.ROW,
+        waiting_reads.ROW,
+        mnist_workers.GIL_BOUND,
+        worker_memory.ROW,
+    )
 }

@@ -72,6 +72,7 @@ ROW = Row(
             program="gristmill:billion",
         ),
     ),
+    score=None,
     metrics={
         "build_ms": "build, ms",
         "first_batch_ms": "first batch, ms",

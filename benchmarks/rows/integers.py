@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks._check import check_batch_sizes, check_in_order
 from benchmarks._clock import time_epoch
-from benchmarks._model import Contender, Measurement, Role, Row, Settings, Target
+from benchmarks._model import Contender, Measurement, Role, Row, Settings, Target, contender
 
 NUM_RECORDS = 300_000
 BATCH_SIZE = 1000
@@ -20,18 +20,7 @@ def measure(program: Callable[..., Any], contender: Contender, settings: Setting
     check_batch_sizes(epoch, BATCH_SIZE, NUM_RECORDS)
     check_in_order(epoch, np.arange(1, NUM_RECORDS + 1))
     return Measurement(
-        metrics={"records_per_s": len(epoch.values) / epoch.seconds},
-        records=len(epoch.values),
-        complete=epoch.complete,
-    )
-
-
-def contender(
-    family: str, how: str, role: Role, package: str, program: str, **arguments: Any
-) -> Contender:
-    """A contender, in one line."""
-    return Contender(
-        family=family, how=how, role=role, package=package, program=program, arguments=arguments
+        metrics={"records_per_s": epoch.rate}, records=epoch.timed, complete=epoch.complete
     )
 
 

@@ -5,6 +5,8 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
 from benchmarks import _mnist
 from benchmarks._check import check_batch_sizes, check_images, check_in_order, check_shuffled
 from benchmarks._clock import time_epoch
@@ -22,12 +24,11 @@ def measure(
     check_batch_sizes(epoch, _mnist.BATCH_SIZE, len(data.labels))
     (check_in_order if ordered else check_shuffled)(epoch, data.labels)
     if settings.verify:
+        order = np.arange(len(data.labels)) if ordered else None
         limit = settings.max_seconds
-        check_images(start(), data.images, data.labels, ordered=ordered, max_seconds=limit)
+        check_images(start(), data.images, data.labels, order=order, max_seconds=limit)
     return Measurement(
-        metrics={"records_per_s": len(epoch.values) / epoch.seconds},
-        records=len(epoch.values),
-        complete=epoch.complete,
+        metrics={"records_per_s": epoch.rate}, records=epoch.timed, complete=epoch.complete
     )
 
 
@@ -77,6 +78,7 @@ HF_ARROW = Contender(
 IN_ORDER = Row(
     name="mnist_in_order",
     title="MNIST, per-record Python source, in order, batch 128, no workers",
+    data="mnist",
     measure=partial(measure, ordered=True),
     contenders=(*per_record(shuffle=False), HF_ARROW),
     targets=(Target(times=1.5, of="best peer"), Target(times=0.7, of="limit")),
@@ -85,6 +87,7 @@ IN_ORDER = Row(
 SHUFFLED = Row(
     name="mnist_shuffled",
     title="MNIST, per-record Python source, shuffled, batch 128, no workers",
+    data="mnist",
     measure=partial(measure, ordered=False),
     contenders=per_record(shuffle=True),
     targets=(Target(times=1.7, of="PyTorch"),),
@@ -93,6 +96,7 @@ SHUFFLED = Row(
 COLUMNS = Row(
     name="mnist_columns",
     title="MNIST as arrays (columns), shuffled, batch 128, no workers",
+    data="mnist",
     measure=partial(measure, ordered=False),
     contenders=(
         Contender(

@@ -1,0 +1,46 @@
+"""The records of the `jpeg` row: prepared once, loaded by each process."""
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+NUM_FILES = 256
+NUM_RECORDS = 16_384  # the files, again and again
+BATCH_SIZE = 32
+WIDTH, HEIGHT, CROP = 500, 400, 224  # about ImageNet's usual size; the crop that networks take
+
+
+@dataclass(frozen=True)
+class JpegSource:
+    """One record at a time: the bytes of a file, and the record's number as its label."""
+
+    files: list[bytes]
+
+    def __len__(self) -> int:
+        return NUM_RECORDS
+
+    def __getitem__(self, index: int) -> tuple[bytes, int]:
+        return self.files[index % len(self.files)], int(index)
+
+    def __repr__(self) -> str:
+        return f"JpegSource(<{len(self.files)} files>)"
+
+
+def prepare(folder: Path) -> str:
+    """Write the files, one after another, into `folder`; say what they are."""
+    pillow: Any = importlib.import_module("benchmarks._pillow")  # not on top: --help needs none
+    files = [pillow.make_jpeg(number) for number in range(NUM_FILES)]
+    np.save(folder / "jpeg_sizes.npy", [len(file) for file in files])
+    (folder / "jpeg_files.bin").write_bytes(b"".join(files))
+    mean_kb = sum(map(len, files)) / len(files) / 1e3
+    return f"{NUM_FILES} made-up files of {WIDTH}x{HEIGHT}, {mean_kb:.0f} kB on average"
+
+
+def load(folder: Path) -> JpegSource:
+    """Read what `prepare` wrote."""
+    ends = np.cumsum(np.load(folder / "jpeg_sizes.npy")).tolist()
+    packed = (folder / "jpeg_files.bin").read_bytes()
+    return JpegSource([packed[a:b] for a, b in zip([0, *ends], ends, strict=False)])

@@ -1,0 +1,31 @@
+"""SPDL's pipeline of threads, with Pillow: its own decoder needs FFmpeg on the machine."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from spdl.pipeline import PipelineBuilder
+
+from benchmarks._jpeg import BATCH_SIZE, JpegSource
+from benchmarks._pillow import Batch, Sample, augment, stack
+
+
+def jpeg(source: JpegSource) -> Callable[[], Iterator[Batch]]:
+    """Decode, crop and flip in two threads, batch in a third; the order is kept."""
+
+    def decode(index: int) -> Sample:
+        return augment(source[index], np.random.default_rng(index))
+
+    def start() -> Iterator[Batch]:
+        pipeline = (
+            PipelineBuilder()
+            .add_source(range(len(source)))
+            .pipe(decode, concurrency=2, output_order="input")
+            .aggregate(BATCH_SIZE)
+            .pipe(stack)
+            .add_sink(3)
+            .build(num_threads=3)
+        )
+        with pipeline.auto_stop():
+            yield from pipeline
+
+    return start

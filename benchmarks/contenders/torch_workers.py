@@ -1,0 +1,90 @@
+"""PyTorch's DataLoader with worker processes, giving NumPy batches."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import data as torch_data
+
+from benchmarks import _jpeg, _large, _waits
+from benchmarks._mnist import BATCH_SIZE, Mnist, RecordSource, RepeatedSource
+from benchmarks.rows import stragglers as stragglers_row
+from benchmarks.rows import waiting_reads as waiting_row
+
+Start = Callable[[], Iterator[Any]]
+TUNED = {"persistent_workers": True, "prefetch_factor": 4}
+
+
+def as_numpy(batch: Any) -> Any:
+    """Tensors, alone or in a sequence, as arrays on the same memory."""
+    return batch.numpy() if isinstance(batch, torch.Tensor) else tuple(map(as_numpy, batch))
+
+
+def collate_as_in_jax_docs(records: list[Any]) -> Any:
+    """PyTorch's own collate, made into arrays in the worker: they are then pickled."""
+    return as_numpy(torch_data.default_collate(records))
+
+
+def loader(
+    source: Any, batch_size: int, *, worker_count: int, jax_docs: bool = False, **options: Any
+) -> Start:
+    """A loader that makes arrays in the consumer, which costs nothing, or in its workers."""
+    if jax_docs:
+        options["collate_fn"] = collate_as_in_jax_docs
+    made = torch_data.DataLoader(source, batch_size=batch_size, num_workers=worker_count, **options)
+    return (lambda: iter(made)) if jax_docs else (lambda: map(as_numpy, made))
+
+
+def mnist(data: Mnist, *, repeated: bool = True, **options: Any) -> Start:
+    """MNIST by the record, over and over or once."""
+    source = RepeatedSource(data) if repeated else RecordSource(data)
+    return loader(source, BATCH_SIZE, **options)
+
+
+class Augmented(torch_data.Dataset[Any]):
+    """JPEG files; the crop is drawn from PyTorch's own generator, as torchvision does."""
+
+    def __init__(self, source: _jpeg.JpegSource) -> None:
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> Any:
+        from benchmarks import _pillow
+
+        jpeg, label = self._source[index]
+        top = int(torch.randint(_jpeg.HEIGHT - _jpeg.CROP + 1, ()))
+        left = int(torch.randint(_jpeg.WIDTH - _jpeg.CROP + 1, ()))
+        flip = int(torch.randint(2, ()))
+        image = _pillow.decode_crop_flip(jpeg, top, left, flip)
+        return image, label, np.array([top, left, flip])
+
+
+def jpeg(source: _jpeg.JpegSource, *, tuned: bool = False, **options: Any) -> Start:
+    """JPEG files, decoded in the workers."""
+    options |= TUNED if tuned else {}
+    return loader(Augmented(source), _jpeg.BATCH_SIZE, **options)
+
+
+def large_batches(pool: _large.Images, *, tuned: bool = False, **options: Any) -> Start:
+    """Ready-made arrays, batched."""
+    options |= TUNED if tuned else {}
+    return loader(_large.PoolSource(pool), _large.BATCH_SIZE, **options)
+
+
+def stragglers(**options: Any) -> Start:
+    """Numbers, which now and then take long."""
+    return loader(_waits.Steps(), stragglers_row.BATCH_SIZE, **options)
+
+
+def waiting_reads(data: Mnist, **options: Any) -> Start:
+    """MNIST from a source that waits."""
+    return loader(_waits.WaitingSource(data), waiting_row.BATCH_SIZE, **options)
+
+
+def memory(images: _large.Images, *, batch_size: int, **options: Any) -> Start:
+    """The images as one array, which forked workers share with their parent."""
+    source = _large.PoolSource(images, len(images))
+    return loader(source, batch_size, shuffle=True, **options)
