@@ -35,17 +35,22 @@ FREED_AT_ONCE = 1000
 
 @final
 class Crew:
-    """Worker processes and what they are at. Tasks that a dead one had go back to `todo`."""
+    """Worker processes and what they are at. Tasks that a dead one had go back to `todo`.
+
+    The `orders` are sent to each worker at its start.
+    """
 
     def __init__(
         self,
-        cut: Cut,
+        orders: tuple[Any, ...],
         *,
+        cut: Cut,
         num_workers: int,
         options: WorkerOptions,
         todo: deque[Task],
         counters: Counters,
     ) -> None:
+        self._orders = orders
         self._cut = cut
         self._num_workers = num_workers
         self._options = options
@@ -155,7 +160,7 @@ class Crew:
 
     def _pack(self) -> Package:
         try:
-            return Package.pack((self._cut, self._options.init_fn))
+            return Package.pack(self._orders)
         except Exception as error:
             try:
                 dump_plan(self._options.init_fn)

@@ -4,17 +4,16 @@ import os
 from dataclasses import dataclass
 from typing import final
 
-from gristmill.execute._batch import BatchStage
-from gristmill.execute._executor import Executor, InlineExecutor
-from gristmill.execute._feed import FeedStage
+from gristmill.execute._executor import InlineExecutor
 from gristmill.execute._processes import ProcessExecutor
-from gristmill.execute._reader import Cut, cut_plan, num_flat_maps, open_reader, step_runner
-from gristmill.execute._stage import Stage, StepStage
+from gristmill.execute._reader import cut_plan, open_reader
+from gristmill.execute._stack import stack_stages
+from gristmill.execute._stage import Stage
 from gristmill.execute._threads import ThreadExecutor
 from gristmill.execute._tune import TunedStage, Way
 from gristmill.observe import Counters
 from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
-from gristmill.plan import BatchNode, Node
+from gristmill.plan import Node
 
 
 @final
@@ -46,16 +45,17 @@ def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
             high,
             num_workers=num_workers,
             buffer_size=settings.multiprocessing.per_worker_buffer_size,
+            read=settings.read,
             options=settings.worker,
             counters=counters,
         )
-        return _stack(high, executor, counters, needs_thread=True), executor
+        return stack_stages(high, executor, counters, needs_thread=True), executor
 
     if settings.multiprocessing.num_workers:
         counters.executor = "processes"
         return by_processes(settings.multiprocessing.num_workers)[0]
 
-    inline = _stack(high, InlineExecutor(open_reader(high)), counters)
+    inline = stack_stages(high, InlineExecutor(open_reader(high)), counters)
     if not settings.runs_ahead:
         return inline
     ways = [Way(kind="inline", size=1, open=lambda: (inline, None))]
@@ -63,7 +63,7 @@ def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
         threads = ThreadExecutor(
             open_reader(low), most_positions_ahead=settings.read.prefetch_buffer_size
         )
-        stage = _stack(low, threads, counters)
+        stage = stack_stages(low, threads, counters)
         ways += [
             Way(kind="threads", size=size, open=lambda: (stage, threads))
             for size in _doubling(settings.read.num_threads)
@@ -73,27 +73,7 @@ def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
             Way(kind="processes", size=size, open=lambda size=size: by_processes(size))
             for size in _doubling(_num_cores())[::-1] or [1]
         ]
-    return TunedStage(ways, (0,) * (1 + num_flat_maps(plan)), counters)
-
-
-def _stack(
-    cut: Cut, executor: Executor, counters: Counters, *, needs_thread: bool = False
-) -> Stage:
-    """Put the steps above the cut on top of what an executor computes."""
-    stage: Stage = FeedStage(
-        executor,
-        length=cut.base.length(),
-        records_per_position=cut.base.records_per_position,
-        counters=counters,
-        needs_thread=needs_thread,
-    )
-    for number, step in enumerate(cut.above, start=cut.num_read + 1):
-        clock = counters.steps[number]
-        if isinstance(step, BatchNode):
-            stage = BatchStage(step, stage, clock)
-        else:
-            stage = StepStage(step_runner(step, cut.steps[number:]), stage, clock)
-    return stage
+    return TunedStage(ways, (0,) * (1 + high.num_flat_maps), counters)
 
 
 def _doubling(most: int) -> list[int]:

@@ -18,7 +18,7 @@ from gristmill.execute._outcome import Outcome
 from gristmill.execute._reader import Cut
 from gristmill.execute._task import Task
 from gristmill.observe import Counters
-from gristmill.options import WorkerOptions
+from gristmill.options import ReadOptions, WorkerOptions
 
 MOST_BLOCKS = 64
 """Ranges under way for each worker, however slow the earliest is."""
@@ -39,6 +39,7 @@ class ProcessExecutor(Executor):
         *,
         num_workers: int,
         buffer_size: int,
+        read: ReadOptions,
         options: WorkerOptions,
         counters: Counters,
     ) -> None:
@@ -56,7 +57,12 @@ class ProcessExecutor(Executor):
         self._is_interrupted = False
         self._is_closed = False
         self._crew = Crew(
-            cut, num_workers=num_workers, options=options, todo=self._todo, counters=counters
+            (cut, options.init_fn, read),
+            cut=cut,
+            num_workers=num_workers,
+            options=options,
+            todo=self._todo,
+            counters=counters,
         )
 
     def start(self) -> None:

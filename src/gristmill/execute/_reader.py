@@ -58,9 +58,9 @@ class Cut:
         return steps_of(self.plan)
 
     @property
-    def above(self) -> list[Step | BatchNode]:
-        """The steps that run in order."""
-        return self.steps[self.num_read :]
+    def num_flat_maps(self) -> int:
+        """A cursor has a number for each."""
+        return num_flat_maps(self.plan)
 
     @property
     def base(self) -> Node:

@@ -12,6 +12,10 @@ from gristmill.execute._block import Block
 from gristmill.execute._executor import Executor
 from gristmill.execute._outcome import Outcome
 
+WAITING_SHARE = 0.5
+WAITING_SECONDS = 0.0002
+"""A first read that takes longer, and mostly waits, is given to threads at once."""
+
 
 @final
 class _Task:

@@ -20,7 +20,7 @@ from gristmill.execute._executor import Executor
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._processes import ProcessExecutor
 from gristmill.execute._stage import Stage
-from gristmill.execute._threads import ThreadExecutor
+from gristmill.execute._threads import WAITING_SECONDS, WAITING_SHARE, ThreadExecutor
 from gristmill.execute._track import Cursor
 from gristmill.observe import Counters
 
@@ -42,10 +42,6 @@ BETTER = 1.1
 
 AS_GOOD = 0.97
 """What a smaller one must keep up."""
-
-WAITING_SHARE = 0.5
-WAITING_SECONDS = 0.0002
-"""A first read that takes longer, and mostly waits, is given to threads at once."""
 
 logger = logging.getLogger("gristmill")
 

@@ -22,6 +22,8 @@ from gristmill.execute._ipc._pickle import Sender
 from gristmill.execute._ipc._relay import apply_filters, install_relay
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._reader import Cut, cut_plan, open_reader
+from gristmill.execute._wide import WideReader
+from gristmill.options import ReadOptions
 
 IN_BAND_BYTES = 8192
 """What goes through the socket itself: less than a page is not worth a place in shared memory."""
@@ -43,11 +45,11 @@ def main(line: int, lifeline: int) -> None:
     install_relay(settings, line_to_parent.tell, number)
     keep_memory_warm()
     try:
-        cut, init_fn = Package(channel.take_descriptor(), sizes).unpack()
+        cut, init_fn, read_options = Package(channel.take_descriptor(), sizes).unpack()
         apply_filters(settings)
         if init_fn is not None:
             init_fn(number, num_workers)
-        worker = Worker(cut, line_to_parent, number)
+        worker = Worker(cut, line_to_parent, number, read_options)
     except BaseException as error:
         where = f"Starting worker {number}"
         line_to_parent.send(("failed", dump_error(error, where=where)))
@@ -122,13 +124,18 @@ class Line:
 class Worker:
     """Computes ranges, and sends what comes of them."""
 
-    def __init__(self, cut: Cut, line: "Line", number: int) -> None:
+    def __init__(self, cut: Cut, line: Line, number: int, read_options: ReadOptions) -> None:
         self._cut = cut
         self._line = line
         self._sender = Sender()
         self._number = number
         self._arena = Arena()
-        self._read = open_reader(cut, self._arena.empty)
+        self._read = WideReader(
+            cut,
+            open_reader(cut, self._arena.empty),
+            num_threads=read_options.num_threads,
+            most_ahead=read_options.prefetch_buffer_size,
+        )
         self._positions_at_once = cut.base.records_per_position
 
     def work(self, number: int, positions: range, freed: list[int], is_careful: bool) -> None:
