@@ -126,8 +126,9 @@ class WorkerOptions:
         max_restarts: How many dead workers are replaced in the life of an iterator.
         block_timeout_s: A worker that takes longer than this for one batch, or for a few
             milliseconds' worth of small elements, counts as dead. By default there is no limit.
-        memory_budget_bytes: How much shared memory the elements that are made ahead may take; by
-            default a quarter of the machine's.
+        memory_budget_bytes: How much shared memory the elements that are made ahead may take. By
+            default that is two blocks for each worker, and up to 256 MB while others go on
+            without a slow record.
     """
 
     init_fn: Callable[[int, int], Any] | None = None

@@ -5,6 +5,7 @@ All of it runs in the thread that pulls, which no Ctrl-C hits. Other threads may
 """
 
 import contextlib
+import math
 import os
 import select
 import socket
@@ -84,6 +85,15 @@ class Crew:
         """Whether a worker has nothing to do."""
         return not all(worker.tasks for worker in self._workers)
 
+    def seconds_at(self, task: Task) -> float:
+        """Say for how long a worker has been at a task."""
+        began = [
+            worker.busy_since
+            for worker in self._workers
+            if worker.is_ready and worker.tasks and worker.tasks[0] is task
+        ]
+        return time.monotonic() - min(began) if began else 0.0
+
     @property
     def shared_bytes(self) -> int:
         """How much shared memory is mapped."""
@@ -118,9 +128,10 @@ class Crew:
         by_line = {worker.channel.fileno(): worker for worker in self._workers}
         for line in by_line:
             poll.register(line, select.POLLIN)
-        if seconds is None:
-            seconds = self._seconds_left()
-        for line, _ in poll.poll(None if seconds is None else 1000 * seconds):
+        limit = self._seconds_left()
+        if limit is not None:
+            seconds = limit if seconds is None else min(seconds, limit)
+        for line, _ in poll.poll(None if seconds is None else math.ceil(1000 * seconds)):
             if line in by_line:
                 self._listen(by_line[line])
             else:
@@ -136,13 +147,15 @@ class Crew:
         """End the workers. What they made stays as long as somebody holds it."""
         self._is_closed = True
         self.wake()
-        while self._workers:
-            self._workers.pop().end()
+        for end in (WorkerHandle.kill, WorkerHandle.end):  # all die first, and are waited for then
+            for worker in list(self._workers):
+                end(worker)
+        self._workers.clear()
         package, self._package = self._package, None
         if package is not None:
             os.close(package.descriptor)
-        for end in (self._waker, self._wakened):
-            end.close()
+        for line in (self._waker, self._wakened):
+            line.close()
 
     def _spawn(self, number: int) -> WorkerHandle:
         if self._package is None:

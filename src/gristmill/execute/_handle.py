@@ -62,7 +62,8 @@ class WorkerHandle:
         self.was_too_slow = False
         self._owner = os.getpid()
         mine, theirs = socket.socketpair()
-        lifeline, self._lifeline = os.pipe()
+        lifeline, kept = os.pipe()
+        self._lifeline = [kept]  # a list, from which only one thread gets it to close it
         self.channel = Channel(mine)
         try:
             self._process = subprocess.Popen(
@@ -73,8 +74,7 @@ class WorkerHandle:
                 process_group=0,  # Ctrl-C is for the parent
             )
         except OSError as error:
-            self.channel.close()
-            os.close(self._lifeline)
+            self.close_descriptors()
             raise WorkerError(f"A worker process could not be started: {error}.") from error
         finally:
             theirs.close()
@@ -87,9 +87,10 @@ class WorkerHandle:
         return self._process.pid
 
     def kill(self) -> None:
-        """Make it die."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        """Make it die, unless this process only inherited it."""
+        if os.getpid() == self._owner:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
 
     def bury(self) -> str:
         """Wait until it is dead, let go of everything, and say what it died of."""
@@ -106,7 +107,7 @@ class WorkerHandle:
         return f"exit code {code}"
 
     def end(self) -> None:
-        """Kill it and clean up, from whatever thread, unless this process only inherited it."""
+        """Kill it and clean up, from whatever thread; not if this process only inherited it."""
         if os.getpid() == self._owner:
             self.bury()
 
@@ -114,9 +115,8 @@ class WorkerHandle:
         """Close the line and the lifeline."""
         _started.discard(self)
         self.channel.close()
-        lifeline, self._lifeline = self._lifeline, -1
-        if lifeline >= 0:
-            os.close(lifeline)
+        with contextlib.suppress(IndexError):
+            os.close(self._lifeline.pop())
 
 
 def signal_name(number: int) -> str:

@@ -6,7 +6,6 @@ out, as far as the memory goes. A worker that dies is replaced, and its ranges a
 they are pure functions, so nothing is lost, repeated or changed.
 """
 
-import os
 from collections import deque
 from typing import final
 
@@ -22,6 +21,12 @@ from gristmill.options import ReadOptions, WorkerOptions
 
 MOST_BLOCKS = 64
 """Ranges under way for each worker, however slow the earliest is."""
+
+LATE = 3.0
+"""How many times the usual time the earliest range takes when others go on without it."""
+
+SPARE_BYTES = 256 << 20
+"""What may be ahead of a late range, unless the user grants another amount."""
 
 CALM_BLOCKS = 64
 """So many without a worker having to wait, and less is taken on: memory in use stays warm."""
@@ -44,15 +49,15 @@ class ProcessExecutor(Executor):
         counters: Counters,
     ) -> None:
         self._num_workers = num_workers
-        self._most_positions_ahead = num_workers * (1 + buffer_size)
-        self._asked_budget = options.memory_budget_bytes
-        self._budget = self._asked_budget or _memory_bytes() // 4
+        self._wanted_positions = num_workers * (1 + buffer_size)
+        self._budget = options.memory_budget_bytes
         self._counters = counters
         self._tasks: deque[Task] = deque()
         self._todo: deque[Task] = deque()
         self._next_number = 0
         self._most_blocks_ahead = 2 * num_workers
         self._calm_blocks = 0
+        self._usual_seconds = self.block_seconds
         self._bytes_per_position = 0.0
         self._is_interrupted = False
         self._is_closed = False
@@ -80,15 +85,18 @@ class ProcessExecutor(Executor):
         if num_tasks < self._num_workers:
             return True
         positions = sum(len(task.positions) for task in self._tasks)
-        if positions * self._bytes_per_position >= self._budget:
+        needed = positions * self._bytes_per_position
+        if self._budget is not None and needed >= self._budget:
             return False
-        return num_tasks < self._most_blocks_ahead or positions < self._most_positions_ahead
+        if num_tasks < 2 * self._num_workers or positions < self._wanted_positions:
+            return True
+        return num_tasks < self._most_blocks_ahead and needed < (self._budget or SPARE_BYTES)
 
     @property
     def most_positions(self) -> int | None:
         if not self._bytes_per_position:
             return None
-        share = self._budget / (2 * self._num_workers)
+        share = (self._budget or SPARE_BYTES) / (2 * self._num_workers)
         return max(1, int(share / self._bytes_per_position))
 
     def submit(self, positions: range) -> None:
@@ -106,14 +114,17 @@ class ProcessExecutor(Executor):
                 raise ClosedError("The workers were told to stop.")
             if self._crew.failure is not None:
                 return Outcome(Block.empty(), self._crew.failure)
-            if has_more and self._looks_further():
+            patience = self._patience(head) if has_more else None
+            if patience == 0.0 and self._looks_further():
                 return None
-            self._crew.wait()
+            self._crew.wait(patience or None)
             self._crew.hand_out(self._tasks)
         self._tasks.popleft()
         self._settle()
         self._count()
-        return self._checked(head)
+        outcome = self._checked(head)
+        self._usual_seconds += 0.1 * (outcome.seconds - self._usual_seconds)
+        return outcome
 
     def cancel(self) -> None:
         for task in self._tasks:
@@ -130,14 +141,23 @@ class ProcessExecutor(Executor):
         self._is_closed = True
         self._crew.close()
 
-    def _looks_further(self) -> bool:
-        """Take on more than planned when a worker would wait for the earliest range."""
+    def _patience(self, head: Task) -> float | None:
+        """Say how long a worker that has nothing to do should wait for the earliest range.
+
+        A little later than usual is no reason to take on more: that takes memory, and fresh pages
+        cost more than the wait.
+        """
         if self._todo or not self._crew.has_idle:
-            return False
+            return None
         if self.has_room:
-            return True
-        is_full = len(self._tasks) >= self._most_blocks_ahead
-        if is_full and self._most_blocks_ahead < MOST_BLOCKS * self._num_workers:
+            return 0.0
+        if self._most_blocks_ahead >= MOST_BLOCKS * self._num_workers:
+            return None
+        return max(0.0, LATE * self._usual_seconds - self._crew.seconds_at(head))
+
+    def _looks_further(self) -> bool:
+        """Take on more than planned."""
+        if not self.has_room and len(self._tasks) >= self._most_blocks_ahead:
             self._most_blocks_ahead += self._num_workers
             self._calm_blocks = 0
         return self.has_room
@@ -153,9 +173,9 @@ class ProcessExecutor(Executor):
         """Give what came of a task, if the memory it takes was granted."""
         needed = task.num_bytes / len(task.positions)
         self._bytes_per_position = max(needed, 0.9 * self._bytes_per_position)
-        if self._asked_budget is not None and needed > self._asked_budget:
+        if self._budget is not None and needed > self._budget:
             error = PlanError(
-                f"`memory_budget_bytes` is {self._asked_budget:,}, and one element takes "
+                f"`memory_budget_bytes` is {self._budget:,}, and one element takes "
                 f"{needed:,.0f}. Grant at least that; {2 * self._num_workers} times as much keeps "
                 f"{self._num_workers} workers busy."
             )
@@ -168,8 +188,3 @@ class ProcessExecutor(Executor):
         counters.blocks_under_way = len(self._tasks) - counters.blocks_ready
         counters.shared_bytes = self._crew.shared_bytes
         counters.num_workers = self._num_workers
-
-
-def _memory_bytes() -> int:
-    """Say how much memory this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -106,8 +106,8 @@ class Stream:
         """End what runs in the background. The cursor can still be read."""
         self._is_closed = True
         self._handout = _Handout(self.cursor)
-        self._end_at_collection.detach()
         self._engine.close()
+        self._end_at_collection.detach()  # not before: Ctrl-C may come meanwhile
 
     def _refill(self) -> None:
         """Get the next block, or raise what stands in its place."""

@@ -45,8 +45,11 @@ def create_memory(num_bytes: int) -> int:
         os.ftruncate(descriptor, num_bytes)
         return descriptor
     with tempfile.TemporaryFile(prefix="gristmill-") as file:
-        # Reserved at once: to find the disk full is an error here, and a SIGBUS later.
-        os.posix_fallocate(file.fileno(), 0, num_bytes)
+        if hasattr(os, "posix_fallocate"):
+            # Reserved at once: to find the disk full is an error here, and a SIGBUS later.
+            os.posix_fallocate(file.fileno(), 0, num_bytes)
+        else:
+            os.ftruncate(file.fileno(), num_bytes)
         return os.dup(file.fileno())
 
 
