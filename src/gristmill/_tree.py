@@ -7,11 +7,12 @@ import copy
 import dataclasses
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, cast
 
+from gristmill.errors import BatchError
 from gristmill.types import Tree
 
 
@@ -103,11 +104,40 @@ def _field_names(node: Any) -> tuple[str, ...] | None:
 
 def jax_structure(node: Any) -> Any:
     """Give JAX's own view of a node whose class is registered there, if JAX is in use at all."""
+    if type(node) in _ONLY_JAX_KNOWS:
+        raise BatchError(
+            f"{type(node).__name__} is a pytree that your script registers with JAX, and a worker "
+            "does not run your script. Define it in a module, or use `worker_count=0`."
+        )
     jax: Any = sys.modules.get("jax")
     if jax is None:
         return None
     structure = jax.tree_util.tree_structure(node, is_leaf=partial(operator.is_not, node))
     return None if jax.tree_util.treedef_is_leaf(structure) else structure
+
+
+_ONLY_JAX_KNOWS: set[type] = set()
+"""Classes that JAX takes apart in the parent of this process, and cannot here."""
+
+
+def refuse_pytrees(kinds: Iterable[type]) -> None:
+    """Have elements of these classes refused, rather than taken apart as JAX would not."""
+    _ONLY_JAX_KNOWS.update(kinds)
+
+
+def is_jax_pytree(kind: type) -> bool:
+    """Tell whether JAX knows how to take objects of a class apart."""
+    jax: Any = sys.modules.get("jax")
+    if jax is None:
+        return False
+    try:
+        blank: Any = object.__new__(kind)
+    except TypeError:  # a tuple, a dict, an exception: those we know ourselves
+        return False
+    try:
+        return jax_structure(blank) is not None
+    except Exception:  # its function looked for what a blank one has not: so there is one
+        return True
 
 
 def _jax_children(node: Any) -> tuple[list[str], list[Any]]:

@@ -158,13 +158,12 @@ class Crew:
             line.close()
 
     def _spawn(self, number: int) -> WorkerHandle:
-        if self._package is None:
-            self._package = self._pack()
+        package = self._package = self._package or self._pack()
         worker = WorkerHandle(number)
         _send(
             worker,
-            ("boot", number, self._num_workers, self._package.sizes, relay_settings()),
-            [self._package.descriptor],
+            ("boot", number, self._num_workers, package.sizes, package.pytrees, relay_settings()),
+            [package.descriptor],
         )
         if self._is_closed:  # while this thread was starting it
             worker.end()

@@ -40,12 +40,12 @@ def main(line: int, lifeline: int) -> None:
     message = channel.receive()
     if message is None:
         return
-    _, number, num_workers, sizes, settings = message
+    _, number, num_workers, sizes, pytrees, settings = message
     line_to_parent = Line(channel)
     install_relay(settings, line_to_parent.tell, number)
     keep_memory_warm()
     try:
-        cut, init_fn, read_options = Package(channel.take_descriptor(), sizes).unpack()
+        cut, init_fn, read_options = Package(channel.take_descriptor(), sizes, pytrees).unpack()
         apply_filters(settings)
         if init_fn is not None:
             init_fn(number, num_workers)

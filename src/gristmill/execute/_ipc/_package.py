@@ -13,8 +13,9 @@ from typing import Any, final
 
 import numpy as np
 
+from gristmill._tree import is_jax_pytree, refuse_pytrees
 from gristmill.execute._ipc._memory import Lease, Mapping, aligned, create_memory
-from gristmill.execute._ipc._pickle import dump_plan, load, out_of_band
+from gristmill.execute._ipc._pickle import classes_of, dump_plan, keys_of, load, out_of_band
 
 
 @final
@@ -24,6 +25,8 @@ class Package:
 
     descriptor: int
     sizes: Sequence[int]
+    pytrees: Sequence[str] = ()
+    """Keys of the classes in it that JAX takes apart in the parent, but cannot in a worker."""
     payload: bytes = b""
     """What keeps the classes in it alive."""
 
@@ -40,7 +43,7 @@ class Package:
         for part in parts:
             _write(descriptor, memoryview(part), offset)
             offset += aligned(len(part))
-        return Package(descriptor, sizes, payload)
+        return Package(descriptor, sizes, keys_of(filter(is_jax_pytree, payload.classes)), payload)
 
     def unpack(self) -> Any:
         """Give the thing, whose arrays view the memory, for as long as there are any."""
@@ -52,7 +55,9 @@ class Package:
         parts = [
             memory[start : start + size] for start, size in zip(starts, self.sizes, strict=False)
         ]
-        return load(parts[0], parts[1:])
+        thing = load(parts[0], parts[1:])
+        refuse_pytrees(classes_of(self.pytrees))
+        return thing
 
 
 def _write(descriptor: int, data: memoryview, offset: int) -> None:

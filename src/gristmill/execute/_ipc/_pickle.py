@@ -131,6 +131,16 @@ def load(payload: bytes | memoryview | NDArray[np.uint8], buffers: Iterable[Any]
     return pickle.loads(cast(Any, payload), buffers=buffers)
 
 
+def keys_of(kinds: Iterable[type]) -> list[str]:
+    """Give what the workers know classes by that were sent to them by value."""
+    return [_key_for(kind) for kind in kinds]
+
+
+def classes_of(keys: Iterable[str]) -> list[type]:
+    """Give, in a worker, its copies of the classes that the parent sent under these keys."""
+    return [_CLASSES[key] for key in keys]
+
+
 def out_of_band(buffers: list[PickleBuffer]) -> BufferCallback:
     """Give a callback that collects the memory of the arrays that are worth it."""
 
