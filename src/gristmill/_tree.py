@@ -125,13 +125,13 @@ def refuse_pytrees(kinds: Iterable[type]) -> None:
     _ONLY_JAX_KNOWS.update(kinds)
 
 
-def is_jax_pytree(kind: type) -> bool:
+def is_jax_pytree(kind: type[Any]) -> bool:
     """Tell whether JAX knows how to take objects of a class apart."""
     jax: Any = sys.modules.get("jax")
     if jax is None:
         return False
     try:
-        blank: Any = object.__new__(kind)
+        blank = object.__new__(kind)
     except TypeError:  # a tuple, a dict, an exception: those we know ourselves
         return False
     try:
