@@ -18,6 +18,7 @@ from typing import final
 from gristmill.errors import GristmillError
 from gristmill.execute._executor import Executor
 from gristmill.execute._outcome import Outcome
+from gristmill.execute._probe import InterpreterProbe
 from gristmill.execute._processes import ProcessExecutor
 from gristmill.execute._stage import Stage
 from gristmill.execute._threads import WAITING_SECONDS, WAITING_SHARE, ThreadExecutor
@@ -74,6 +75,7 @@ class TunedStage(Stage):
         self._tried_at: dict[Way, float] = {}
         self._pause = FIRST_TRIAL_SECONDS
         self._starved_s = 0.0
+        self._probe: InterpreterProbe | None = None
         self._window = _Window(0.0)
         threads = [way for way in ways if way.kind == "threads"]
         self._is_first = bool(threads)
@@ -133,18 +135,37 @@ class TunedStage(Stage):
             return
         self._starved_s += window.seconds
         if self._starved_s >= self._pause and self._next is None:
-            self._next = self._prepare()
+            self._next = self._choose()
         if self._next is not None and _is_ready(self._opened[self._next][1]):
             way, self._next, self._starved_s = self._next, None, 0.0
             self._go(way)
 
-    def _prepare(self) -> Way | None:
-        """Open the way that is to be tried next: processes take a while to start."""
+    def _choose(self) -> Way | None:
+        """Give the way to try next, ready or soon to be; `None` if there is none for now."""
         candidates = self._candidates()
         if not candidates:
             return None
         way = min(candidates, key=lambda way: self._tried_at.get(way, 0.0))
+        if way.kind == "threads" and self._best.kind == "inline" and not self._may_help(way):
+            return None
         self._tried_at[way] = time.perf_counter()
+        return self._prepare(way)
+
+    def _may_help(self, way: Way) -> bool:
+        """Look whether the code lets go of the interpreter: if not, threads are not even tried."""
+        if self._probe is None:
+            self._probe = InterpreterProbe()
+        if not self._probe.is_done:
+            return False
+        is_held, self._probe = self._probe.is_held, None
+        if is_held:
+            self._tried_at[way] = time.perf_counter()
+            if len(self._candidates()) == 1:
+                self._put_off()
+        return not is_held
+
+    def _prepare(self, way: Way) -> Way | None:
+        """Open a way: processes take a while to start."""
         try:
             executor = self._open(way)[1]
             if isinstance(executor, ProcessExecutor):
@@ -173,9 +194,14 @@ class TunedStage(Stage):
             self._pause = FIRST_TRIAL_SECONDS
             self._close(best)
         else:
-            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+            self._put_off()
             self._go(best)
             self._close(tried)
+
+    def _put_off(self) -> None:
+        """Try again, but not soon."""
+        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        self._starved_s = 0.0
 
     def _go(self, way: Way) -> None:
         """Go on in another way, after the last element that was given."""
