@@ -25,7 +25,7 @@ from gristmill.execute._reader import Cut, cut_plan, open_reader
 from gristmill.execute._wide import WideReader
 from gristmill.options import ReadOptions
 
-IN_BAND_BYTES = 8192
+MESSAGE_BYTES = 8192
 """What goes through the socket itself: less than a page is not worth a place in shared memory."""
 
 
@@ -156,7 +156,7 @@ class Worker:
             block, error = self._sendable_part(outcome.block)
             payload, buffers = self._dump_block(block, skips)
         views = [buffer.raw() for buffer in buffers]
-        is_in_band = len(payload) <= IN_BAND_BYTES
+        is_in_band = len(payload) <= MESSAGE_BYTES
         if not is_in_band:
             views.append(memoryview(payload))
         shipment = self._arena.ship(views, num_positions)

@@ -51,7 +51,9 @@ def in_worker() -> Iterator[InWorker]:
 
     def call(function: Callable[..., Any], *arguments: Any) -> Any:
         buffers: list[pickle.PickleBuffer] = []
-        payload = dump_plan((function, arguments), buffer_callback=out_of_band(buffers))
+        payload = dump_plan(
+            (function, arguments), buffer_callback=out_of_band(buffers, smallest=1024)
+        )
         pickle.dump((bytes(payload), [bytearray(buffer.raw()) for buffer in buffers]), to_worker)
         to_worker.flush()
         is_well, answer, parts = pickle.load(from_worker)

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 from gristmill.errors import WorkerError
-from gristmill.execute._ipc._pickle import IN_BAND_BYTES, Sender, dump, dump_plan, load
+from gristmill.execute._ipc import _pickle
+from gristmill.execute._ipc._pickle import Sender, dump, dump_plan, load
 from gristmill.sources import ArraySource
 
 InWorker = Callable[..., Any]
@@ -352,6 +353,12 @@ def test_an_array_arrives_in_dtype_shape_content_and_writability(
     assert there_and_back.flags.writeable == array.flags.writeable
 
 
+@pytest.fixture(autouse=True)
+def in_band_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let arrays be large from a size on that is handy."""
+    monkeypatch.setattr(_pickle, "IN_BAND_BYTES", 1024)
+
+
 @pytest.mark.parametrize("name", [name for name, array in ARRAYS.items() if array.nbytes > 1024])
 def test_the_memory_of_a_large_array_goes_out_of_band(name: str):
     payload, buffers = Sender().dump({"x": ARRAYS[name]})
@@ -361,7 +368,7 @@ def test_the_memory_of_a_large_array_goes_out_of_band(name: str):
 
 
 def test_a_small_array_stays_in_the_pickle():
-    limit = IN_BAND_BYTES
+    limit = _pickle.IN_BAND_BYTES
     small, large = np.zeros(limit - 1, np.uint8), np.zeros(limit, np.uint8)
 
     payload, buffers = Sender().dump([small, large])

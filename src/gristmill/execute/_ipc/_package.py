@@ -15,7 +15,14 @@ import numpy as np
 
 from gristmill._tree import is_jax_pytree, refuse_pytrees
 from gristmill.execute._ipc._memory import Lease, Mapping, aligned, create_memory
-from gristmill.execute._ipc._pickle import classes_of, dump_plan, keys_of, load, out_of_band
+from gristmill.execute._ipc._pickle import (
+    PLAN_IN_BAND_BYTES,
+    classes_of,
+    dump_plan,
+    keys_of,
+    load,
+    out_of_band,
+)
 
 
 @final
@@ -34,7 +41,9 @@ class Package:
     def pack(thing: Any) -> "Package":
         """Pickle a thing into fresh memory."""
         buffers: list[pickle.PickleBuffer] = []
-        payload = dump_plan(thing, buffer_callback=out_of_band(buffers))
+        payload = dump_plan(
+            thing, buffer_callback=out_of_band(buffers, smallest=PLAN_IN_BAND_BYTES)
+        )
         parts: list[Any] = [payload, *(buffer.raw() for buffer in buffers)]
         sizes = [len(part) for part in parts]
         descriptor = create_memory(sum(map(aligned, sizes)))

@@ -46,8 +46,13 @@ else:
 BufferCallback: TypeAlias = Callable[[PickleBuffer], object]
 """Takes the memory of an array; what is true means: no, keep it in the pickle."""
 
-IN_BAND_BYTES = 1024
+PLAN_IN_BAND_BYTES = 1024
 """Smaller arrays stay in the pickle: copying them costs less than accounting for a buffer."""
+
+IN_BAND_BYTES = 65_536
+"""Smaller arrays of an element get memory of their own: who keeps only the labels of every batch
+must not thereby keep the images, which are on the same shared memory. The copy takes microseconds.
+"""
 
 _PROTOCOL = 5
 
@@ -97,9 +102,9 @@ def dump(thing: Any) -> bytes:
 class Sender:
     """What a worker sends elements with.
 
-    >>> payload, buffers = Sender().dump({"x": np.zeros(1000), "y": "small"})
+    >>> payload, buffers = Sender().dump({"x": np.zeros(10_000), "y": "small"})
     >>> len(buffers), load(payload, buffers)["x"].shape
-    (1, (1000,))
+    (1, (10000,))
     """
 
     def __init__(self) -> None:
@@ -114,12 +119,12 @@ class Sender:
         if not self._is_careful:
             buffers: list[PickleBuffer] = []
             try:
-                return _dump_fast(thing, out_of_band(buffers)), buffers
+                return _dump_fast(thing, _from_elements(buffers)), buffers
             except Exception:  # mostly a class of the script; then that will come again
                 pass
         buffers = []
         try:
-            payload = _dump_carefully(thing, out_of_band(buffers))
+            payload = _dump_carefully(thing, _from_elements(buffers))
         except Exception as error:
             raise _unsendable(name, thing, error) from None  # it says all that pickle said
         self._is_careful = True
@@ -141,16 +146,20 @@ def classes_of(keys: Iterable[str]) -> list[type]:
     return [_CLASSES[key] for key in keys]
 
 
-def out_of_band(buffers: list[PickleBuffer]) -> BufferCallback:
-    """Give a callback that collects the memory of the arrays that are worth it."""
+def out_of_band(buffers: list[PickleBuffer], *, smallest: int) -> BufferCallback:
+    """Give a callback that collects the memory of arrays from so many bytes on."""
 
     def collect(buffer: PickleBuffer) -> bool:
-        if buffer.raw().nbytes < IN_BAND_BYTES:
+        if buffer.raw().nbytes < smallest:
             return True
         buffers.append(buffer)
         return False
 
     return collect
+
+
+def _from_elements(buffers: list[PickleBuffer]) -> BufferCallback:
+    return out_of_band(buffers, smallest=IN_BAND_BYTES)
 
 
 def _dump_fast(thing: Any, buffer_callback: BufferCallback | None) -> bytes:
