@@ -127,7 +127,7 @@ class WorkerOptions:
         block_timeout_s: A worker that takes longer than this for one batch, or for a few
             milliseconds' worth of small elements, counts as dead. By default there is no limit.
         memory_budget_bytes: How much shared memory the elements that are made ahead may take. By
-            default that is two blocks for each worker, and up to 256 MB while others go on
+            default that is two blocks for each worker, and up to 128 MB while others go on
             without a slow record.
     """
 

@@ -9,6 +9,7 @@ itself and starts a new one. The threads of a stream take turns at its stage.
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TypeVar, final
 
@@ -30,8 +31,15 @@ PATIENCE_SECONDS = 1.0
 class Ahead:
     """A thread that pulls blocks until it has some in store, is stopped, or the stream ends."""
 
-    def __init__(self, stage: Stage, cursor: Cursor, turn: threading.Lock) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        cursor: Cursor,
+        turn: threading.Lock,
+        after_turn: Callable[[], object] = lambda: None,
+    ) -> None:
         self._stage = stage
+        self._after_turn = after_turn
         self._cursor: Cursor | None = cursor
         self._turn = turn
         self._ready: SimpleQueue[Outcome | None] = SimpleQueue()
@@ -71,7 +79,8 @@ class Ahead:
 
     def _run(self) -> None:
         while self._hand_over(self._pull()):
-            pass
+            self._after_turn()
+        self._after_turn()
         self._has_ended = True
         self._end.put(None)
 

@@ -11,7 +11,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, final
 
 from gristmill.errors import ClosedError, WorkerError
@@ -25,7 +25,7 @@ from gristmill.execute._ipc._relay import deliver, relay_settings
 from gristmill.execute._reader import Cut
 from gristmill.execute._task import Answer, Task
 from gristmill.observe import Counters
-from gristmill.options import WorkerOptions
+from gristmill.options import ReadOptions, WorkerOptions
 
 MOST_TRIES = 3
 """A range that kills a worker this many times is not tried again, nor is starting one."""
@@ -36,35 +36,33 @@ FREED_AT_ONCE = 1000
 
 @final
 class Crew:
-    """Worker processes and what they are at. Tasks that a dead one had go back to `todo`.
-
-    The `orders` are sent to each worker at its start.
-    """
+    """Worker processes and what they are at. Tasks that a dead one had go back to `todo`."""
 
     def __init__(
         self,
-        orders: tuple[Any, ...],
-        *,
         cut: Cut,
+        *,
+        read: ReadOptions,
         num_workers: int,
         options: WorkerOptions,
         todo: deque[Task],
+        numbers: Iterator[int],
         counters: Counters,
     ) -> None:
-        self._orders = orders
         self._cut = cut
+        self._read = read
         self._num_workers = num_workers
         self._options = options
         self._todo = todo
+        self._numbers = numbers
         self._counters = counters
         self._package: Package | None = None
         self._workers: list[WorkerHandle] = []
         self._num_restarts = 0
         self._num_stillborn = 0
-        self.failure: BaseException | None = None
-        """Why nothing will ever come any more."""
+        self._failure: BaseException | None = None
         self._is_closed = False
-        self._owner = os.getpid()
+        self._listened_at = time.monotonic()
         self._waker, self._wakened = socket.socketpair()
         for end in (self._waker, self._wakened):
             end.setblocking(False)
@@ -78,7 +76,15 @@ class Crew:
     def is_ready(self) -> bool:
         """Whether all workers are up, or never will be."""
         self.wait(0.0)
-        return self.failure is not None or all(worker.is_ready for worker in self._workers)
+        return self._failure is not None or all(worker.is_ready for worker in self._workers)
+
+    def take_failure(self) -> BaseException | None:
+        """Give the reason why nothing more will come, if there is one. After that, try anew.
+
+        It is not kept here: once raised, it holds the frames that it went through.
+        """
+        failure, self._failure = self._failure, None
+        return failure
 
     @property
     def has_idle(self) -> bool:
@@ -123,6 +129,9 @@ class Crew:
 
     def wait(self, seconds: float | None = None) -> None:
         """Listen until a worker says something, one is too slow, `wake`, or `seconds`."""
+        now = time.monotonic()
+        for worker in self._workers:  # while nobody listens they may have to wait, too
+            worker.busy_since += now - self._listened_at
         poll = select.poll()
         poll.register(self._wakened, select.POLLIN)
         by_line = {worker.channel.fileno(): worker for worker in self._workers}
@@ -136,7 +145,8 @@ class Crew:
                 self._listen(by_line[line])
             else:
                 self._wakened.recv(4096)
-        self._end_the_slow()
+        self._listened_at = time.monotonic()
+        self._end_the_slow(self._listened_at)
 
     def wake(self) -> None:
         """Make `wait` in another thread return."""
@@ -147,10 +157,14 @@ class Crew:
         """End the workers. What they made stays as long as somebody holds it."""
         self._is_closed = True
         self.wake()
-        for end in (WorkerHandle.kill, WorkerHandle.end):  # all die first, and are waited for then
+        for end in (WorkerHandle.kill, WorkerHandle.wait):  # all die first, and are waited for then
             for worker in list(self._workers):
                 end(worker)
-        self._workers.clear()
+
+    def dispose(self) -> None:
+        """Close all descriptors: only when no other thread is listening to them."""
+        while self._workers:
+            self._workers.pop().bury()
         package, self._package = self._package, None
         if package is not None:
             os.close(package.descriptor)
@@ -166,13 +180,15 @@ class Crew:
             [package.descriptor],
         )
         if self._is_closed:  # while this thread was starting it
-            worker.end()
+            worker.bury()
             raise ClosedError("The workers were told to end.")
         return worker
 
     def _pack(self) -> Package:
         try:
-            return Package.pack(self._orders)
+            return Package.pack(self._options.init_fn, (self._cut, self._read))
+        except OSError as error:
+            raise WorkerError(f"The pipeline cannot be laid into memory: {error}.") from error
         except Exception as error:
             try:
                 dump_plan(self._options.init_fn)
@@ -191,20 +207,25 @@ class Crew:
         _send(worker, ("task", task.number, task.positions, freed, task.tries > 0))
 
     def _listen(self, worker: WorkerHandle) -> None:
-        for message in worker.channel.receive_ready():
+        try:
+            messages = worker.channel.receive_ready()
+        except OSError:
+            worker.kill()  # it cannot be understood any more; its work is done again
+            raise
+        for message in messages:
             match message:
                 case ("done", number, *rest):
                     self._take_answer(worker, number, *rest)
                 case ("news", news):
                     deliver(news, worker.number)
-                case ("at", position):
-                    worker.position = position
+                case ("at", position, record):
+                    worker.place = position, record
                 case ("ready",):
                     worker.is_ready = True
                     worker.busy_since = time.monotonic()
                     self._num_stillborn = 0
                 case ("failed", error):
-                    self.failure = load_error(error)
+                    self._failure = load_error(error)
                 case _:
                     raise AssertionError(f"worker {worker.number} said {message!r}")
         if worker.channel.has_ended and worker in self._workers:
@@ -230,7 +251,7 @@ class Crew:
         task: Task = worker.tasks.popleft()
         assert task.number == number
         task.num_holders -= 1
-        worker.busy_since, worker.position = time.monotonic(), None
+        worker.busy_since, worker.place = time.monotonic(), None
         if not task.is_done:
             task.answer = Answer(
                 buffers.pop() if payload is None else payload, buffers, error, spent
@@ -250,11 +271,10 @@ class Crew:
         seconds = self._options.block_timeout_s
         if seconds is None or not worker.tasks or not worker.is_ready:
             return None
-        # A range that has killed a worker is computed twice: first record by record.
-        return 2 * seconds if worker.tasks[0].tries else seconds
+        # A range that has killed a worker is computed three times: by record, element, and whole.
+        return 3 * seconds if worker.tasks[0].tries else seconds
 
-    def _end_the_slow(self) -> None:
-        now = time.monotonic()
+    def _end_the_slow(self, now: float) -> None:
         for worker in self._workers:
             limit = self._limit(worker)
             if limit is not None and now - worker.busy_since > limit:
@@ -269,23 +289,21 @@ class Crew:
             task.num_holders -= 1
         if dead.is_ready and tasks:
             self._blame(tasks[0], dead, reason)
-        self._todo.extendleft(
-            task
-            for task in reversed(tasks)
-            if not (task.is_done or task.is_cancelled or task.num_holders)
-        )
+        for task in reversed(tasks):
+            if not (task.is_done or task.is_cancelled or task.num_holders):
+                self._todo.extendleft(task.parts[::-1] or [task])
         self._workers.remove(dead)
-        if self.failure is not None:  # it said why before it went
+        if self._failure is not None:  # it said why before it went
             return
         self._num_restarts += 1
         self._num_stillborn += not dead.is_ready
         self._counters.restarts += 1
         if self._num_stillborn >= MOST_TRIES:
-            self.failure = WorkerError(
+            self._failure = WorkerError(
                 f"{self._num_stillborn} workers in a row died while they started: {reason}."
             )
         elif self._num_restarts > self._options.max_restarts:
-            self.failure = WorkerError(
+            self._failure = WorkerError(
                 f"More than {self._options.max_restarts} workers died, the last of {reason}. "
                 "Raise `max_restarts` in `WorkerOptions` if that is to be expected."
             )
@@ -294,14 +312,15 @@ class Crew:
 
     def _blame(self, task: Task, worker: WorkerHandle, reason: str) -> None:
         task.tries += 1
-        if task.tries < MOST_TRIES or task.is_done:
+        position, record = worker.place or (None, None)
+        if task.tries < MOST_TRIES:
+            if position is not None and len(task.positions) > 1:
+                task.split(position, self._numbers)
             return
         records = self._cut.base.records_per_position
         first, last = task.positions.start * records, task.positions.stop * records - 1
-        if worker.position is not None or first == last:
-            name = record_name(
-                self._cut.plan, first if worker.position is None else worker.position
-            )
+        if record is not None or first == last:
+            name = record_name(self._cut.plan, first if record is None else record)
             told = f"{name[0].upper()}{name[1:]}"
         else:
             told = (

@@ -54,8 +54,11 @@ class Executor(ABC):
     def interrupt(self) -> None:  # noqa: B027 - only who waits has to
         """Make `collect` in another thread end soon; it is cancelled next, or closed."""
 
-    def close(self) -> None:  # noqa: B027 - only who holds something has to
-        """End whatever runs, and let go of everything."""
+    def close(self) -> None:  # noqa: B027 - only who has something running has to
+        """End whatever runs."""
+
+    def dispose(self) -> None:  # noqa: B027 - only who holds something has to
+        """Let go of everything, after `close`."""
 
 
 @final

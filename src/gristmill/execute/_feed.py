@@ -67,6 +67,9 @@ class FeedStage(Stage):
     def close(self) -> None:
         self._executor.close()
 
+    def dispose(self) -> None:
+        self._executor.dispose()
+
     def _fill(self) -> None:
         while self._next < self._length and self._executor.has_room:
             size = min(self._pace.size, self._length - self._next)

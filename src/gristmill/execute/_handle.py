@@ -10,18 +10,14 @@ import sys
 import time
 import weakref
 from collections import deque
+from pathlib import Path
 from typing import Any, final
 
 from gristmill.errors import WorkerError
 from gristmill.execute._ipc._arena import Shelf
 from gristmill.execute._ipc._channel import Channel
 
-BOOT = """\
-import json, os, sys
-sys.path[:] = json.loads(os.environ.pop("GRISTMILL_WORKER_PATH"))
-from gristmill.execute._worker import main
-main(int(sys.argv[1]), int(sys.argv[2]))
-"""
+BOOT = Path(__file__).with_name("_boot.py")
 """A clean interpreter, and nothing of the user's `__main__`."""
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -37,8 +33,14 @@ def worker_environment() -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name not in _JAX_JOB}
     for name in _ONE_THREAD:
         environment.setdefault(name, "1")
+    # A set of texts has the same order in all of them, whoever computes it.
+    environment.setdefault("PYTHONHASHSEED", "0")
     environment["JAX_PLATFORMS"] = "cpu"
-    environment["GRISTMILL_WORKER_PATH"] = json.dumps(sys.path)
+    entries: list[Any] = list(sys.path)  # people put paths in, and stranger things
+    path: list[Any] = [
+        os.fspath(entry) for entry in entries if isinstance(entry, str | os.PathLike)
+    ]
+    environment["GRISTMILL_WORKER_PATH"] = json.dumps(path)
     return environment
 
 
@@ -56,8 +58,8 @@ class WorkerHandle:
         self.tasks: deque[Any] = deque()
         """What it was given and has not given back, in that order; it is at the first."""
         self.is_ready = False
-        self.position: int | None = None
-        """The record it is at, where it was asked to tell."""
+        self.place: tuple[int, int | None] | None = None
+        """The position it is at and the record of that, where it was asked to tell."""
         self.busy_since = time.monotonic()
         self.was_too_slow = False
         self._owner = os.getpid()
@@ -67,7 +69,7 @@ class WorkerHandle:
         self.channel = Channel(mine)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", BOOT, str(theirs.fileno()), str(lifeline)],
+                [*_interpreter(), "-P", BOOT, str(theirs.fileno()), str(lifeline)],
                 pass_fds=(theirs.fileno(), lifeline),
                 stdin=subprocess.DEVNULL,
                 env=worker_environment(),
@@ -92,24 +94,23 @@ class WorkerHandle:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
 
+    def wait(self) -> int | None:
+        """Wait until it is dead, and give what it died of; not if it was only inherited."""
+        return self._process.wait() if os.getpid() == self._owner else None
+
     def bury(self) -> str:
         """Wait until it is dead, let go of everything, and say what it died of."""
         self.kill()
-        code = self._process.wait()
+        code = self.wait() or 0
         self.close_descriptors()
         self.shelf.close()
         if self.was_too_slow:
             return "it took longer than `block_timeout_s`"
-        if code == -9:
+        if code == -signal.SIGKILL:
             return "signal SIGKILL, as the kernel sends when memory runs out"
         if code < 0:
             return f"signal {signal_name(-code)}"
         return f"exit code {code}"
-
-    def end(self) -> None:
-        """Kill it and clean up, from whatever thread; not if this process only inherited it."""
-        if os.getpid() == self._owner:
-            self.bury()
 
     def close_descriptors(self) -> None:
         """Close the line and the lifeline."""
@@ -117,6 +118,12 @@ class WorkerHandle:
         self.channel.close()
         with contextlib.suppress(IndexError):
             os.close(self._lifeline.pop())
+
+
+def _interpreter() -> list[str]:
+    """Give the command of an interpreter like this one, as `multiprocessing` does."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # pyright: ignore # noqa: SLF001
+    return [sys.executable, *flags]
 
 
 def signal_name(number: int) -> str:

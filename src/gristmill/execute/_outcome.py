@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import final
 
 from gristmill.checkpoint import SkippedRecord
-from gristmill.execute._block import Block
+from gristmill.execute._block import Block, concatenate
 from gristmill.execute._track import Cursor
 
 
@@ -55,3 +55,14 @@ class Outcome:
         return Outcome(
             made.block, made.error or self.error, made.row, self.skips + made.skips, spent
         )
+
+
+def join_outcomes(outcomes: list[Outcome]) -> Outcome:
+    """Give one outcome for several that follow each other; only the last may have an error."""
+    blocks = [outcome.block for outcome in outcomes if len(outcome.block)]
+    return Outcome(
+        concatenate(blocks) if blocks else Block.empty(),
+        outcomes[-1].error if outcomes else None,
+        skips=tuple(skip for outcome in outcomes for skip in outcome.skips),
+        spent=tuple(map(sum, zip(*(outcome.spent for outcome in outcomes), strict=False))),
+    )

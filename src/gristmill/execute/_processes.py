@@ -6,6 +6,7 @@ out, as far as the memory goes. A worker that dies is replaced, and its ranges a
 they are pure functions, so nothing is lost, repeated or changed.
 """
 
+import itertools
 from collections import deque
 from typing import final
 
@@ -25,7 +26,7 @@ MOST_BLOCKS = 64
 LATE = 3.0
 """How many times the usual time the earliest range takes when others go on without it."""
 
-SPARE_BYTES = 256 << 20
+SPARE_BYTES = 128 << 20
 """What may be ahead of a late range, unless the user grants another amount."""
 
 CALM_BLOCKS = 64
@@ -54,7 +55,7 @@ class ProcessExecutor(Executor):
         self._counters = counters
         self._tasks: deque[Task] = deque()
         self._todo: deque[Task] = deque()
-        self._next_number = 0
+        self._numbers = itertools.count()
         self._most_blocks_ahead = 2 * num_workers
         self._calm_blocks = 0
         self._usual_seconds = self.block_seconds
@@ -62,11 +63,12 @@ class ProcessExecutor(Executor):
         self._is_interrupted = False
         self._is_closed = False
         self._crew = Crew(
-            (cut, options.init_fn, read),
-            cut=cut,
+            cut,
+            read=read,
             num_workers=num_workers,
             options=options,
             todo=self._todo,
+            numbers=self._numbers,
             counters=counters,
         )
 
@@ -101,8 +103,7 @@ class ProcessExecutor(Executor):
 
     def submit(self, positions: range) -> None:
         self._crew.start()
-        task = Task(self._next_number, positions)
-        self._next_number += 1
+        task = Task(next(self._numbers), positions)
         self._tasks.append(task)
         self._todo.append(task)
         self._crew.hand_out(self._tasks)
@@ -112,8 +113,9 @@ class ProcessExecutor(Executor):
         while not head.is_done:
             if self._is_interrupted or self._is_closed:
                 raise ClosedError("The workers were told to stop.")
-            if self._crew.failure is not None:
-                return Outcome(Block.empty(), self._crew.failure)
+            failure = self._crew.take_failure()
+            if failure is not None:
+                return Outcome(Block.empty(), failure)
             patience = self._patience(head) if has_more else None
             if patience == 0.0 and self._looks_further():
                 return None
@@ -128,7 +130,7 @@ class ProcessExecutor(Executor):
 
     def cancel(self) -> None:
         for task in self._tasks:
-            task.is_cancelled = True
+            task.cancel()
         self._tasks.clear()
         self._todo.clear()
         self._is_interrupted = False
@@ -140,6 +142,10 @@ class ProcessExecutor(Executor):
     def close(self) -> None:
         self._is_closed = True
         self._crew.close()
+
+    def dispose(self) -> None:
+        self.cancel()
+        self._crew.dispose()
 
     def _patience(self, head: Task) -> float | None:
         """Say how long a worker that has nothing to do should wait for the earliest range.

@@ -38,6 +38,10 @@ class Stage(ABC):
     def close(self) -> None:
         """End whatever runs for it. Any thread may call this, also while another one pulls."""
 
+    @abstractmethod
+    def dispose(self) -> None:
+        """Let go of everything, after `close`; whoever calls this has the stage to himself."""
+
 
 class UpperStage(Stage):
     """A stage that pulls from another one."""
@@ -54,6 +58,9 @@ class UpperStage(Stage):
 
     def close(self) -> None:
         self.parent.close()
+
+    def dispose(self) -> None:
+        self.parent.dispose()
 
 
 @final

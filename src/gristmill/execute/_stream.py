@@ -125,7 +125,10 @@ class Stream:
             error = self._handout.error
             if error is not None:
                 self.seek(self.position)
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error  # else it would hold this frame, and that the stream
             outcome = self._engine.pull()
             if outcome is None:
                 self._is_unsure = False
@@ -167,6 +170,7 @@ class _Engine:
         self.ahead: Ahead | None = None
         self.is_stage_ours = True  # until a thread has had it: from then on only threads do
         self._turn = threading.Lock()
+        self._is_closed = False
 
     def pull(self) -> Outcome | None:
         return self.stage.pull() if self.ahead is None else self.ahead.pull()
@@ -174,7 +178,7 @@ class _Engine:
     def start(self, cursor: Cursor) -> None:
         """Let a thread go on from a cursor."""
         self.is_stage_ours = False
-        self.ahead = Ahead(self.stage, cursor, self._turn)
+        self.ahead = Ahead(self.stage, cursor, self._turn, self._settle)
         self.ahead.start()
 
     def seek(self, cursor: Cursor) -> None:
@@ -188,16 +192,31 @@ class _Engine:
 
     def end(self) -> None:
         """End everything, and wait for the processes, which are killed."""
-        if self.ahead is not None:
-            self.ahead.stop()
+        ahead, self.ahead = self.ahead, None  # they hold each other, and what was made ahead
+        if ahead is not None:
+            ahead.stop()
+        self._is_closed = True
         self.stage.close()
+        self._settle()
 
     def close(self) -> None:
         """End everything, and wait for the thread."""
+        ahead = self.ahead
         self.end()
-        ahead, self.ahead = self.ahead, None
         if ahead is not None:
             ahead.wait()
+
+    def _settle(self) -> None:
+        """Let go of everything once it is closed and nobody is at it.
+
+        Called by who closes it, and by every thread after its turn: one of them has it to itself.
+        A descriptor that is closed while another thread waits on it may soon be another's.
+        """
+        if self._is_closed and self._turn.acquire(blocking=False):
+            try:
+                self.stage.dispose()
+            finally:
+                self._turn.release()
 
 
 @final

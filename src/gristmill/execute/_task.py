@@ -1,11 +1,12 @@
 """A range of positions on its way to a worker and back."""
 
+from collections.abc import Iterator
 from typing import Any, final
 
 from gristmill.execute._block import Block
 from gristmill.execute._ipc._errors import load_error
 from gristmill.execute._ipc._pickle import load
-from gristmill.execute._outcome import Outcome, Skip
+from gristmill.execute._outcome import Outcome, Skip, join_outcomes
 
 
 @final
@@ -37,10 +38,19 @@ class Answer:
 class Task:
     """A range, who is at it, and what came of it."""
 
-    __slots__ = ("answer", "error", "is_cancelled", "num_bytes", "num_holders", "number",
-                 "positions", "tries")  # fmt: skip
+    __slots__ = (
+        "answer",
+        "error",
+        "is_cancelled",
+        "num_bytes",
+        "num_holders",
+        "number",
+        "parts",
+        "positions",
+        "tries",
+    )
 
-    def __init__(self, number: int, positions: range) -> None:
+    def __init__(self, number: int, positions: range, *, tries: int = 0) -> None:
         self.number = number
         self.positions = positions
         self.answer: Answer | None = None
@@ -48,20 +58,49 @@ class Task:
         """Why it will never have an answer."""
         self.num_holders = 0
         """How many workers have it."""
-        self.tries = 0
+        self.tries = tries
         """How often it has killed a worker."""
         self.num_bytes = 0
         """Of shared memory that the answer takes."""
         self.is_cancelled = False
+        self.parts: list[Task] = []
+        """What it was split into, to go on without the element that kills workers."""
 
     @property
     def is_done(self) -> bool:
         """Whether there is anything to collect."""
-        return self.answer is not None or self.error is not None
+        for part in self.parts:
+            if part.error is not None or not part.is_done:
+                return part.is_done  # what comes after an error does not count
+        return bool(self.parts) or self.answer is not None or self.error is not None
+
+    def cancel(self) -> None:
+        """Say that nobody waits for it any more."""
+        self.is_cancelled = True
+        for part in self.parts:
+            part.cancel()
+
+    def split(self, position: int, numbers: Iterator[int]) -> None:
+        """Part from the rest the one position that has killed workers."""
+        first, last = self.positions.start, self.positions.stop
+        for part in (range(first, position), range(position + 1, last)):
+            if part:
+                self.parts.append(Task(next(numbers), part))
+        culprit = Task(next(numbers), range(position, position + 1), tries=self.tries)
+        self.parts.insert(position > first, culprit)
 
     def outcome(self) -> Outcome:
         """Give what came of it."""
-        return Outcome(Block.empty(), self.error) if self.answer is None else self.answer.outcome()
+        if not self.parts:
+            return (
+                Outcome(Block.empty(), self.error) if self.answer is None else self.answer.outcome()
+            )
+        outcomes: list[Outcome] = []
+        for part in self.parts:
+            outcomes.append(part.outcome())
+            if outcomes[-1].error is not None:
+                break
+        return join_outcomes(outcomes)
 
 
 def _loaded_skip(cursor: Any, record: Any, error: bytes) -> Skip:

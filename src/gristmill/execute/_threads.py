@@ -1,7 +1,6 @@
 """Compute ranges in threads: for reads that wait, and for code that lets go of the interpreter."""
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -11,10 +10,7 @@ from gristmill.errors import ClosedError
 from gristmill.execute._block import Block
 from gristmill.execute._executor import Executor
 from gristmill.execute._outcome import Outcome
-
-WAITING_SHARE = 0.5
-WAITING_SECONDS = 0.0002
-"""A first read that takes longer, and mostly waits, is given to threads at once."""
+from gristmill.execute._waiting import Stopwatch
 
 
 @final
@@ -36,14 +32,14 @@ class ThreadExecutor(Executor):
 
     def __init__(self, read: Callable[[range], Outcome], *, most_positions_ahead: int) -> None:
         self.num_threads = 1
-        self.waiting_share = 0.0
-        """How much of the time a range took, in the thread that asks, it waited."""
+        self.has_waited = False
+        """Whether the last range that was read in the thread that asks mostly waited."""
         self._read = read
         self._most_ahead = most_positions_ahead
         self._tasks: deque[_Task] = deque()
         self._positions_ahead = 0
         self._todo: SimpleQueue[_Task | None] = SimpleQueue()
-        self._done: SimpleQueue[_Task | None] = SimpleQueue()
+        self._done: SimpleQueue[None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._is_interrupted = False
         self._is_closed = False
@@ -76,12 +72,14 @@ class ThreadExecutor(Executor):
 
     def collect(self, *, has_more: bool) -> Outcome | None:
         head = self._tasks[0]
+        while not self._done.empty():  # what was done before is seen without being told
+            self._done.get()
         if not head.is_handed_out:
             head.outcome = self._read_here(head.positions)
         while head.outcome is None:
-            self._done.get()
             if self._is_interrupted or self._is_closed:
                 raise ClosedError("The threads were told to stop.")
+            self._done.get()
             if has_more and head.outcome is None and self.has_room:
                 return None
         self._tasks.popleft()
@@ -108,10 +106,10 @@ class ThreadExecutor(Executor):
             self._todo.put(None)
 
     def _read_here(self, positions: range) -> Outcome:
-        start, start_cpu = time.perf_counter(), time.thread_time()
+        watch = Stopwatch()
         outcome = self._read(positions)
-        seconds = time.perf_counter() - start
-        self.waiting_share = 1 - (time.thread_time() - start_cpu) / max(seconds, 1e-9)
+        watch.stop()
+        self.has_waited = watch.has_waited
         return outcome
 
     def _start_threads(self) -> None:
@@ -124,12 +122,14 @@ class ThreadExecutor(Executor):
             )
             self._threads.append(thread)
             thread.start()
+            if self._is_closed:  # while this thread was starting it
+                self._todo.put(None)
 
 
 def _work(
     read: Callable[[range], Outcome],
     todo: "SimpleQueue[_Task | None]",
-    done: "SimpleQueue[_Task | None]",
+    done: "SimpleQueue[None]",
 ) -> None:
     """Do one task after the other; holds no more than it needs, so that the rest can be freed."""
     while (task := todo.get()) is not None:
@@ -138,5 +138,5 @@ def _work(
                 task.outcome = read(task.positions)
             except BaseException as error:  # whatever it is, the consumer raises it
                 task.outcome = Outcome(Block.empty(), error)
-            done.put(task)
+            done.put(None)
         del task

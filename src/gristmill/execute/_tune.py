@@ -21,7 +21,7 @@ from gristmill.execute._outcome import Outcome
 from gristmill.execute._probe import InterpreterProbe
 from gristmill.execute._processes import ProcessExecutor
 from gristmill.execute._stage import Stage
-from gristmill.execute._threads import WAITING_SECONDS, WAITING_SHARE, ThreadExecutor
+from gristmill.execute._threads import ThreadExecutor
 from gristmill.execute._track import Cursor
 from gristmill.observe import Counters
 
@@ -112,11 +112,15 @@ class TunedStage(Stage):
         for stage, _ in list(self._opened.values()):
             stage.close()
 
+    def dispose(self) -> None:
+        for stage, _ in self._opened.values():
+            stage.close()  # again: one may have been opened meanwhile
+            stage.dispose()
+
     def _look_at_the_first(self, outcome: Outcome) -> None:
         """Choose by what the first records took; else go inline once there is an element."""
         executor = self._executor
-        waits = isinstance(executor, ThreadExecutor) and executor.waiting_share > WAITING_SHARE
-        if waits and outcome.seconds > WAITING_SECONDS:
+        if isinstance(executor, ThreadExecutor) and executor.has_waited:
             self._is_first = False
             self._best = [way for way in self._ways if way.kind == "threads"][-1]
             self._go(self._best)
@@ -231,6 +235,7 @@ class TunedStage(Stage):
                 executor.resize(1)
         elif isinstance(executor, ProcessExecutor):
             stage.close()
+            stage.dispose()
 
 
 @final

@@ -1,13 +1,13 @@
 """Read one range in a worker with several threads, once its reads are seen to wait."""
 
-import time
+from dataclasses import replace
 from typing import final
 
-from gristmill.execute._block import Block, concatenate
-from gristmill.execute._outcome import Outcome
+from gristmill.execute._outcome import Outcome, join_outcomes
 from gristmill.execute._reader import Cut, Read, cut_plan, open_reader
 from gristmill.execute._stack import stack_stages
-from gristmill.execute._threads import WAITING_SECONDS, WAITING_SHARE, ThreadExecutor
+from gristmill.execute._threads import ThreadExecutor
+from gristmill.execute._waiting import Stopwatch
 from gristmill.observe import Counters
 
 
@@ -26,11 +26,10 @@ class WideReader:
     def __call__(self, positions: range) -> Outcome:
         if self._threads is not None:
             return self._read_wide(self._threads, positions)
-        start, start_cpu = time.perf_counter(), time.thread_time()
+        watch = Stopwatch()
         outcome = self._read(positions)
-        seconds = time.perf_counter() - start
-        waited = seconds - (time.thread_time() - start_cpu)
-        if self._num_threads > 1 and waited > max(WAITING_SECONDS, WAITING_SHARE * seconds):
+        watch.stop()
+        if self._num_threads > 1 and watch.has_waited:
             self._threads = ThreadExecutor(
                 open_reader(self._low), most_positions_ahead=self._most_ahead
             )
@@ -51,10 +50,5 @@ class WideReader:
             if outcome.error is not None:
                 threads.cancel()
                 break
-        blocks = [outcome.block for outcome in outcomes if len(outcome.block)]
-        return Outcome(
-            concatenate(blocks) if blocks else Block.empty(),
-            outcomes[-1].error if outcomes else None,
-            skips=tuple(skip for outcome in outcomes for skip in outcome.skips),
-            spent=tuple(step.seconds for step in counters.steps),
-        )
+        joined = join_outcomes(outcomes)
+        return replace(joined, spent=tuple(step.seconds for step in counters.steps))

@@ -1,16 +1,14 @@
 """The worker's side: a clean interpreter that computes the ranges it is given."""
 
-import fcntl
 import os
-import signal
 import socket
-import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
 from pickle import PickleBuffer
 from typing import Any, final
 
+from gristmill._tree import refuse_pytrees
 from gristmill.execute._allocator import keep_memory_warm
 from gristmill.execute._blame import blame
 from gristmill.execute._block import Block
@@ -18,7 +16,7 @@ from gristmill.execute._ipc._arena import Arena
 from gristmill.execute._ipc._channel import Channel
 from gristmill.execute._ipc._errors import dump_error
 from gristmill.execute._ipc._package import Package
-from gristmill.execute._ipc._pickle import Sender
+from gristmill.execute._ipc._pickle import Sender, classes_of
 from gristmill.execute._ipc._relay import apply_filters, install_relay
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._reader import Cut, cut_plan, open_reader
@@ -29,13 +27,8 @@ MESSAGE_BYTES = 8192
 """What goes through the socket itself: less than a page is not worth a place in shared memory."""
 
 
-def main(line: int, lifeline: int) -> None:
-    """Run until the parent is gone."""
-    for descriptor in (line, lifeline):
-        os.set_inheritable(descriptor, False)
-    die_with(lifeline)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.argv = ["gristmill-worker"]
+def run_worker(line: int) -> None:
+    """Work until the parent is gone."""
     channel = Channel(socket.socket(fileno=line))
     message = channel.receive()
     if message is None:
@@ -45,43 +38,21 @@ def main(line: int, lifeline: int) -> None:
     install_relay(settings, line_to_parent.tell, number)
     keep_memory_warm()
     try:
-        cut, init_fn, read_options = Package(channel.take_descriptor(), sizes, pytrees).unpack()
-        apply_filters(settings)
+        orders = Package(channel.take_descriptor(), sizes, pytrees).unpack()
+        init_fn = next(orders)  # first of all: loading the rest may need what it does
         if init_fn is not None:
             init_fn(number, num_workers)
+        cut, read_options = next(orders)
+        refuse_pytrees(classes_of(pytrees))
+        apply_filters(settings)
         worker = Worker(cut, line_to_parent, number, read_options)
     except BaseException as error:
-        where = f"Starting worker {number}"
-        line_to_parent.send(("failed", dump_error(error, where=where)))
+        told = dump_error(error, where=f"Starting worker {number}")
+        line_to_parent.send(("failed", told))
         return
     line_to_parent.send(("ready",))
     while (message := channel.receive()) is not None:
         worker.work(*message[1:])
-
-
-def die_with(lifeline: int) -> None:
-    """Have the kernel kill this process when the other end of the lifeline closes.
-
-    A signal needs no help from Python, which may be busy in C code with the interpreter's lock.
-    """
-    if hasattr(fcntl, "F_SETSIG"):
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-        flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
-        # It may have closed before: then reading does not block, but finds the end.
-        os.set_blocking(lifeline, False)
-        try:
-            os.read(lifeline, 1)
-            os._exit(1)
-        except BlockingIOError:
-            return
-    threading.Thread(target=_exit_at_end_of, args=(lifeline,), daemon=True).start()
-
-
-def _exit_at_end_of(lifeline: int) -> None:
-    os.read(lifeline, 1)
-    os._exit(1)
 
 
 @final
@@ -136,16 +107,20 @@ class Worker:
             num_threads=read_options.num_threads,
             most_ahead=read_options.prefetch_buffer_size,
         )
-        self._positions_at_once = cut.base.records_per_position
 
     def work(self, number: int, positions: range, freed: list[int], is_careful: bool) -> None:
         """Compute a range and send its outcome."""
-        self._arena.release(freed)
-        if is_careful:
-            self._try_each_record(positions)
-        self._arena.begin(len(positions))
-        outcome = self._read(positions)
-        self._send(number, outcome, len(positions))
+        try:
+            self._arena.release(freed)
+            if is_careful:
+                self._try_each(positions)
+            self._arena.begin(len(positions))
+            self._send(number, self._read(positions), len(positions))
+        except ConnectionError:
+            raise
+        except Exception as error:  # of ours: no memory, no descriptors
+            nothing, _ = self._dump_block(Block.empty(), [])
+            self._line.send(("done", number, nothing, [], [], [], self._dump_error(error), ()))
 
     def _send(self, number: int, outcome: Outcome, num_positions: int) -> None:
         error = outcome.error
@@ -192,17 +167,19 @@ class Worker:
                 return block[:row], blame(error, self._cut.base, block.track, row)
         raise AssertionError("every element can be sent, but not all of them together")
 
-    def _try_each_record(self, positions: range) -> None:
-        """Compute the records of a range one by one, and say before each which it is.
+    def _try_each(self, positions: range) -> None:
+        """Compute each record by itself, then each element, and say before which it is.
 
-        The range has killed a worker. This finds the record, if it is one.
+        The range has killed a worker. This finds the one that does it.
         """
-        plan = self._cut.plan
-        low = cut_plan(plan, skips_errors=self._cut.skips_errors, below_batches=True)
-        read = open_reader(low)
-        size = self._positions_at_once
-        last = min(positions.stop * size, low.base.length())
-        for position in range(positions.start * size, last):
-            self._line.send(("at", position))
-            read(range(position, position + 1))
-        self._line.send(("at", None))
+        cut = self._cut
+        low = cut_plan(cut.plan, skips_errors=cut.skips_errors, below_batches=True)
+        read_records, read_elements = open_reader(low), open_reader(cut)
+        size = cut.base.records_per_position
+        for position in positions:
+            records = range(position * size, min((position + 1) * size, low.base.length()))
+            for record in records:
+                self._line.send(("at", position, record))
+                read_records(range(record, record + 1))
+            self._line.send(("at", position, None))
+            read_elements(range(position, position + 1))

@@ -1,6 +1,8 @@
 """Messages between the parent and a worker: small ones, with file descriptors, over a socket."""
 
 import array
+import errno
+import os
 import pickle
 import socket
 import struct
@@ -71,16 +73,20 @@ class Channel:
     def _read(self, flags: int) -> None:
         space = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array.array("i").itemsize)
         try:
-            data, ancillary, _, _ = self._line.recvmsg(_READ_BYTES, space, flags | _CLOSED_ON_EXEC)
+            data, ancillary, told, _ = self._line.recvmsg(
+                _READ_BYTES, space, flags | _CLOSED_ON_EXEC
+            )
         except BlockingIOError:
             return
         except ConnectionError:
-            data, ancillary = b"", []
+            data, ancillary, told = b"", [], 0
         for level, kind, rights in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 numbers = array.array("i")
                 numbers.frombytes(rights[: len(rights) - len(rights) % numbers.itemsize])
                 self._descriptors.extend(numbers)
+        if told & socket.MSG_CTRUNC:  # and what came without them cannot be understood
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         self._bytes += data
         self._has_ended = not data
 

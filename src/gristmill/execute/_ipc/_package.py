@@ -7,20 +7,19 @@ writes stays its own.
 
 import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
-from gristmill._tree import is_jax_pytree, refuse_pytrees
+from gristmill._tree import is_jax_pytree
 from gristmill.execute._ipc._memory import Lease, Mapping, aligned, create_memory
 from gristmill.execute._ipc._pickle import (
     PLAN_IN_BAND_BYTES,
-    classes_of,
     dump_plan,
     keys_of,
-    load,
+    load_each,
     out_of_band,
 )
 
@@ -28,7 +27,7 @@ from gristmill.execute._ipc._pickle import (
 @final
 @dataclass(frozen=True)
 class Package:
-    """A pickled thing in shared memory: the pickle first, then its buffers."""
+    """Pickled things in shared memory: the pickles first, then their buffers."""
 
     descriptor: int
     sizes: Sequence[int]
@@ -38,11 +37,11 @@ class Package:
     """What keeps the classes in it alive."""
 
     @staticmethod
-    def pack(thing: Any) -> "Package":
-        """Pickle a thing into fresh memory."""
+    def pack(*things: Any) -> "Package":
+        """Pickle some things into fresh memory."""
         buffers: list[pickle.PickleBuffer] = []
         payload = dump_plan(
-            thing, buffer_callback=out_of_band(buffers, smallest=PLAN_IN_BAND_BYTES)
+            *things, buffer_callback=out_of_band(buffers, smallest=PLAN_IN_BAND_BYTES)
         )
         parts: list[Any] = [payload, *(buffer.raw() for buffer in buffers)]
         sizes = [len(part) for part in parts]
@@ -54,8 +53,8 @@ class Package:
             offset += aligned(len(part))
         return Package(descriptor, sizes, keys_of(filter(is_jax_pytree, payload.classes)), payload)
 
-    def unpack(self) -> Any:
-        """Give the thing, whose arrays view the memory, for as long as there are any."""
+    def unpack(self) -> Iterator[Any]:
+        """Give one thing after the other; their arrays view the memory as long as there are any."""
         total = sum(map(aligned, self.sizes))
         mapping = Mapping(self.descriptor, total, is_private=True)
         os.close(self.descriptor)
@@ -64,9 +63,7 @@ class Package:
         parts = [
             memory[start : start + size] for start, size in zip(starts, self.sizes, strict=False)
         ]
-        thing = load(parts[0], parts[1:])
-        refuse_pytrees(classes_of(self.pytrees))
-        return thing
+        return load_each(parts[0], parts[1:])
 
 
 def _write(descriptor: int, data: memoryview, offset: int) -> None:

@@ -16,7 +16,7 @@ import sys
 import threading
 import uuid
 from collections import ChainMap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pickle import PickleBuffer
 from types import FunctionType
@@ -70,17 +70,19 @@ class PlanBytes(bytes):
     classes: tuple[type, ...] = ()
 
 
-def dump_plan(thing: Any, *, buffer_callback: BufferCallback | None = None) -> PlanBytes:
+def dump_plan(*things: Any, buffer_callback: BufferCallback | None = None) -> PlanBytes:
     """Pickle what a parent sends to its workers. Hold on to the result while they run.
 
-    Arrays on memory-mapped files go as the names of those files.
+    Several things share what they have in common, such as the globals of the script, also where
+    they are loaded one by one. Arrays on memory-mapped files go as the names of those files.
 
     >>> load(dump_plan(lambda x: x + 1))(1)
     2
     """
     file = io.BytesIO()
     pickler = _PlanPickler(file, buffer_callback)
-    pickler.dump(thing)
+    for thing in things:
+        pickler.dump(thing)
     payload = PlanBytes(file.getvalue())
     payload.classes = tuple(pickler.classes)
     return payload
@@ -134,6 +136,14 @@ class Sender:
 def load(payload: bytes | memoryview | NDArray[np.uint8], buffers: Iterable[Any] = ()) -> Any:
     """Give what was pickled. A buffer for an array that was writeable must be so, too."""
     return pickle.loads(cast(Any, payload), buffers=buffers)
+
+
+def load_each(payload: NDArray[np.uint8], buffers: Iterable[Any]) -> Iterator[Any]:
+    """Load one after the other what was pickled together."""
+    file = io.BytesIO(payload.data)
+    unpickler = pickle.Unpickler(file, buffers=iter(buffers))
+    while file.tell() < len(payload):
+        yield unpickler.load()
 
 
 def keys_of(kinds: Iterable[type]) -> list[str]:
