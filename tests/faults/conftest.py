@@ -54,17 +54,18 @@ def pytest_runtest_makereport(
 @pytest.fixture
 def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail if the test leaves a worker, thread, file descriptor or shared memory behind."""
+    me = os.getpid()
     gc.collect()
-    threads, descriptors = set(threading.enumerate()), num_descriptors(os.getpid())
+    threads, descriptors = set(threading.enumerate()), num_descriptors(me)
+    workers, mappings = set(workers_of(me)), set(shared_mappings(me))
     yield
     if HAS_FAILED in request.node.stash:
         return
     gc.collect()
-    me = os.getpid()
-    until(lambda: not workers_of(me), "the workers are gone")
+    until(lambda: set(workers_of(me)) <= workers, "the workers are gone")
     until(lambda: set(threading.enumerate()) <= threads, "the threads are gone")
+    until(lambda: set(shared_mappings(me)) <= mappings, "the shared memory is unmapped")
     until(lambda: num_descriptors(me) <= descriptors, "the descriptors are closed")
-    until(lambda: not shared_mappings(me), "the shared memory is unmapped")
 
 
 @pytest.fixture

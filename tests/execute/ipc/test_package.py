@@ -19,7 +19,9 @@ InWorker = Callable[..., Any]
 def copies(thing: Any, count: int = 2) -> list[Any]:
     """Pack a thing once, and unpack it as often as there would be workers."""
     package = Package.pack(thing)
-    given = [Package(os.dup(package.descriptor), package.sizes).unpack() for _ in range(count)]
+    given = [
+        next(Package(os.dup(package.descriptor), package.sizes).unpack()) for _ in range(count)
+    ]
     os.close(package.descriptor)
     return given
 
@@ -97,14 +99,14 @@ def test_an_array_in_two_places_is_packed_once():
     package = Package.pack([array, array, {"again": array}])
 
     assert 1_000_000 <= sum(package.sizes) < 1_010_000
-    first, second, third = package.unpack()
+    first, second, third = next(package.unpack())
     assert first is second is third["again"]
 
 
 def test_arrays_are_not_copied_out_of_the_memory():
     package = Package.pack(np.zeros(100_000, np.uint8))
     writer = os.dup(package.descriptor)
-    array = package.unpack()
+    array = next(package.unpack())
 
     os.pwrite(writer, b"\7" * 100_000, os.fstat(writer).st_size - 100_032)  # its last part
     os.close(writer)
@@ -115,7 +117,7 @@ def test_arrays_are_not_copied_out_of_the_memory():
 def test_unpacking_closes_the_descriptor():
     package = Package.pack(np.arange(1000))
 
-    package.unpack()
+    next(package.unpack())
 
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(package.descriptor)
@@ -138,6 +140,6 @@ def test_a_file_that_is_mapped_is_sent_by_its_name(tmp_path: Path):
     package = Package.pack({"whole": array, "part": array[10:20]})
 
     assert sum(package.sizes) < 10_000
-    given = package.unpack()
+    given = next(package.unpack())
     assert given["part"].tolist() == list(range(10, 20))
     assert given["whole"].sum() == array.sum()
