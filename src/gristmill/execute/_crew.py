@@ -69,8 +69,14 @@ class Crew:
 
     def start(self) -> None:
         """Start the workers that are missing, and do not wait for them."""
-        while len(self._workers) < self._num_workers:
-            self._workers.append(self._spawn(len(self._workers)))
+        numbers = {worker.number for worker in self._workers}
+        if len(numbers) < self._num_workers:
+            missing = [number for number in range(self._num_workers) if number not in numbers]
+            for number in missing:
+                self._workers.append(self._spawn(number))
+        for worker in self._workers:
+            if not worker.is_greeted:
+                self._greet(worker)
 
     @property
     def is_ready(self) -> bool:
@@ -172,17 +178,28 @@ class Crew:
             line.close()
 
     def _spawn(self, number: int) -> WorkerHandle:
-        package = self._package = self._package or self._pack()
         worker = WorkerHandle(number)
-        _send(
-            worker,
-            ("boot", number, self._num_workers, package.sizes, package.pytrees, relay_settings()),
-            [package.descriptor],
-        )
         if self._is_closed:  # while this thread was starting it
             worker.bury()
             raise ClosedError("The workers were told to end.")
         return worker
+
+    def _greet(self, worker: WorkerHandle) -> None:
+        """Send a worker its orders; it has been starting meanwhile."""
+        package = self._package = self._package or self._pack()
+        _send(
+            worker,
+            (
+                "boot",
+                worker.number,
+                self._num_workers,
+                package.sizes,
+                package.pytrees,
+                relay_settings(),
+            ),
+            [package.descriptor],
+        )
+        worker.is_greeted = True
 
     def _pack(self) -> Package:
         try:
@@ -308,7 +325,7 @@ class Crew:
                 "Raise `max_restarts` in `WorkerOptions` if that is to be expected."
             )
         else:
-            self._workers.insert(dead.number, self._spawn(dead.number))
+            self.start()
 
     def _blame(self, task: Task, worker: WorkerHandle, reason: str) -> None:
         task.tries += 1

@@ -57,6 +57,7 @@ class WorkerHandle:
         self.shelf = Shelf()
         self.tasks: deque[Any] = deque()
         """What it was given and has not given back, in that order; it is at the first."""
+        self.is_greeted = False
         self.is_ready = False
         self.place: tuple[int, int | None] | None = None
         """The position it is at and the record of that, where it was asked to tell."""
