@@ -37,7 +37,7 @@ for module in (__name__, tests.properties.pipelines.__name__, tests.properties.t
     by_value(module)
 
 
-MOST_HOPS = 2000
+MOST_HOPS = 500
 """More than any stream here has elements: what comes in the way of a livelock."""
 
 

@@ -38,8 +38,8 @@ from tests.properties.trees import change, items_of, total
 
 by_value(__name__)
 
-CHEAP = settings(deadline=None, print_blob=True, max_examples=100)
-DEAR = settings(deadline=None, print_blob=True, max_examples=20)
+CHEAP = settings(deadline=None, print_blob=True, max_examples=40)
+DEAR = settings(deadline=None, print_blob=True, max_examples=8)
 
 
 # Steps that fail for some elements, one of each kind.

@@ -48,8 +48,8 @@ from tests.properties.trees import stacked
 
 by_value(__name__)
 
-CHEAP = settings(deadline=None, print_blob=True, max_examples=100)
-DEAR = settings(deadline=None, print_blob=True, max_examples=15)
+CHEAP = settings(deadline=None, print_blob=True, max_examples=40)
+DEAR = settings(deadline=None, print_blob=True, max_examples=6)
 PLENTY = 10_000
 
 

@@ -264,10 +264,10 @@ def test_large_batches_are_measured_over_as_long_as_they_take(
     # Where records are read one by one, most blocks give nothing but part of a batch.
     bench = make_bench(per_pull=1, every=50, inline=per_second, _2_processes=3 * per_second)
 
-    bench.run(40 / per_second)
+    bench.run(60 / per_second)
 
     assert bench.best == "2 processes"
-    assert bench.seen > 60
+    assert bench.seen > 90
 
 
 def test_what_was_read_of_a_batch_is_not_thrown_away_time_after_time(make_bench: MakeBench):
@@ -483,9 +483,9 @@ def test_where_processes_are_slower_it_stays_inline_and_ends_them(
 
     with iter(loader) as iterator:
         assert list(iterator) == [_compute(number) for number in range(15)]
-        stats = iterator.stats()
+        tuned: Any = iterator._stream._engine.stage
 
-    assert (stats.executor, stats.num_workers) == ("inline", 0)
+    assert tuned._best.kind == "inline"
     assert any(ended)
 
 

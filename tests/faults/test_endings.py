@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -61,6 +62,17 @@ def _own_threads() -> list[str]:
     return [name for name in names if name.startswith("gristmill")]
 
 
+def _listens() -> bool:
+    """Tell whether our thread waits for a worker, and has for a moment."""
+    (thread,) = [each for each in threading.enumerate() if each.name == "gristmill-ahead"]
+    for _ in range(20):
+        frame = sys._current_frames()[thread.ident or 0]
+        if not frame.f_code.co_filename.endswith("_crew.py"):
+            return False
+        time.sleep(0.001)
+    return True
+
+
 def test_close_ends_the_workers_before_it_returns(make_endless: Begin):
     iterator = make_endless()
     assert len(workers_of(os.getpid())) == 2
@@ -98,6 +110,29 @@ def test_close_does_not_wait_for_workers_that_are_busy(make_endless: Begin, tmp_
 
     assert time.monotonic() - began < 1
     assert_all_gone()
+
+
+def test_close_frees_what_was_made_ahead_without_the_garbage_collector(
+    make_loader: MakeLoader, tmp_path: Path
+):
+    gate = Gate(tmp_path / "gate")
+
+    def hold(element: int) -> np.ndarray:
+        if element == 3:
+            gate.wait(element)
+        return np.full(20_000, element)
+
+    iterator = iter(make_loader(range(40), hold))
+    next(iterator)
+    until(lambda: gate.arrived, "a worker holds up the stream")
+    until(lambda: len(shared_mappings(os.getpid())) >= 4, "the elements before it are made")
+    until(_listens, "our thread waits for it")
+    gc.disable()
+    try:
+        iterator.close()
+        assert_all_gone()
+    finally:
+        gc.enable()
 
 
 def test_close_while_the_workers_start_leaves_nothing(make_loader: MakeLoader):
@@ -230,8 +265,8 @@ def test_twenty_loops_that_are_left_early_leave_nothing(make_loader: MakeLoader)
     for _ in range(20):
         for batch in loader:
             assert batch[:, 0].tolist() == list(range(8))
+            del batch
             break
-        del batch
         assert_all_gone()
         counts.append(num_descriptors(os.getpid()))
 

@@ -67,7 +67,9 @@ SMALL_AND_LARGE: dict[str, Callable[[int], Any]] = {
     "objects": lambda n: np.array([n, "two", None, {"three": 3}] * 300, object),
     "frozen objects": lambda n: frozen(np.array([[n], [None]], object)),
     "one object": lambda n: np.array({"n": n}, object),
-    "record array": lambda n: np.rec.fromarrays([[n, n + 1], ["a", "b"]], names="n,name"),
+    "record array": lambda n: np.rec.array(
+        [(n, "a"), (n + 1, "b")], [("n", ">i4"), ("name", "U3")]
+    ),
     "masked": lambda n: np.ma.masked_equal(grid(n, np.int32), n + 3),
     "matrix in a tuple": lambda n: (grid(n), {"deep": [grid(n, "u1"), f"text {n}"]}),
     "bytes object": lambda n: bytes([n % 256]) * 5000,

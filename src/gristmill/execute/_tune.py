@@ -256,7 +256,7 @@ class _Window:
             self._began = ended + self._warm_up
         elif began >= self._began:
             self._count += count
-            self._num_blocks += 1
+            self._num_blocks += count > 0  # before a batch is full there is nothing to compare
             self._pulling += ended - began
             self._ended = ended
 
