@@ -8,6 +8,7 @@ GristmillError
 ├── StateError (ValueError)           a checkpoint does not fit this pipeline, or is damaged
 ├── ClosedError (ValueError)          the iterator was closed
 ├── WorkerError (RuntimeError)        a worker process died, stopped answering or could not send
+│   └── UnsendableError               what a worker made cannot be sent to this process
 └── MissingExtraError (ImportError)   an optional package is not installed
 
 GristmillWarning (UserWarning)        the pipeline works, but hardly as meant
@@ -50,6 +51,10 @@ class ClosedError(GristmillError, ValueError):
 
 class WorkerError(GristmillError, RuntimeError):
     """A worker process died, stopped answering or could not send."""
+
+
+class UnsendableError(WorkerError):
+    """What a worker made cannot be sent to the process that asked for it."""
 
 
 class MissingExtraError(GristmillError, ImportError):

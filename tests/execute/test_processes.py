@@ -181,33 +181,6 @@ def test_who_is_free_takes_over_what_waits_behind_a_slow_record(
         assert list(iterator) == [0, 1, 2, 3]
 
 
-def test_what_was_taken_over_is_not_done_twice(
-    road: Pipe, ear: Ear, barrier: Pipe, gate: Gate, tmp_path: Path
-):
-    late = Pipe(tmp_path / "late")
-
-    def wait_if_second(number: int, num_workers: int) -> None:
-        if number == 1:
-            late.wait()
-
-    # While the second worker, which is given 1 and 3, is not yet up, the first takes over 3.
-    loader = loader_of(
-        Source(6, road, barrier, slow=3),
-        worker_options=gm.WorkerOptions(init_fn=wait_if_second),
-    )
-    second = Gate(late)
-    with iter(loader) as iterator:
-        iterator.start_prefetch()
-        ear.until(lambda heard: {0, 2, 4} <= {*heard})
-        ear.until_silence()  # it is at 3
-        second.open()
-        ear.until(lambda heard: {1, 5} <= {*heard})
-        gate.open()
-
-        assert list(iterator) == [0, 1, 2, 3, 4, 5]
-    second.close()
-
-
 def test_elements_come_as_soon_as_they_are_there(road: Pipe, ear: Ear, barrier: Pipe, gate: Gate):
     with iter(loader_of(Source(20, road, barrier, slow=1))) as iterator:
         assert next(iterator) == 0

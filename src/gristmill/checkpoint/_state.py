@@ -67,7 +67,10 @@ def decode_state(state: bytes, fingerprint: Fingerprint | None) -> Position:
             raise StateError(_difference(name, there, here))
     return Position(
         (body["position"], *body["pieces"]),
-        tuple((tuple(entry.pop("cursor")), SkippedRecord(**entry)) for entry in body["skipped"]),
+        tuple(
+            (tuple(entry.pop("cursor")), SkippedRecord(**entry))
+            for entry in body.get("skipped", ())
+        ),
     )
 
 

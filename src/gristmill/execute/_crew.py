@@ -30,6 +30,9 @@ from gristmill.options import ReadOptions, WorkerOptions
 MOST_TRIES = 3
 """A range that kills a worker this many times is not tried again, nor is starting one."""
 
+LONGEST_NAP_SECONDS = 3600.0
+"""More is too much for the system call; it is asked again."""
+
 FREED_AT_ONCE = 1000
 """Slots given back with one task, so that the message never fills the socket."""
 
@@ -111,15 +114,15 @@ class Crew:
         """How much shared memory is mapped."""
         return sum(worker.shelf.num_bytes for worker in self._workers)
 
-    def hand_out(self, under_way: Iterable[Task]) -> None:
-        """Give every worker something to do, and one thing more, so that it need not wait.
+    def hand_out(self, under_way: Iterable[Task], *, most: int) -> None:
+        """Give every worker something to do, and more, up to `most`, so that it need not wait.
 
         When there is nothing left, who is free takes over what waits behind a slow one, of the
         tasks that are `under_way`: the first to finish counts.
         """
-        for most in (1, 2):
+        for number in range(1, most + 1):
             for worker in self._workers:
-                if len(worker.tasks) < most and self._todo:
+                if len(worker.tasks) < number and self._todo:
                     self._give(worker, self._todo.popleft())
         idle = [worker for worker in self._workers if not worker.tasks]
         if self._todo or not idle:
@@ -146,7 +149,9 @@ class Crew:
         limit = self._seconds_left()
         if limit is not None:
             seconds = limit if seconds is None else min(seconds, limit)
-        for line, _ in poll.poll(None if seconds is None else math.ceil(1000 * seconds)):
+        for line, _ in poll.poll(
+            None if seconds is None else math.ceil(1000 * min(seconds, LONGEST_NAP_SECONDS))
+        ):
             if line in by_line:
                 self._listen(by_line[line])
             else:

@@ -81,6 +81,10 @@ class ProcessExecutor(Executor):
         """Whether the workers are up."""
         return self._crew.is_ready
 
+    def take_failure(self) -> BaseException | None:
+        """Give the reason why the workers will not come up, if there is one."""
+        return self._crew.take_failure()
+
     @property
     def has_room(self) -> bool:
         num_tasks = len(self._tasks)
@@ -106,7 +110,7 @@ class ProcessExecutor(Executor):
         task = Task(next(self._numbers), positions)
         self._tasks.append(task)
         self._todo.append(task)
-        self._crew.hand_out(self._tasks)
+        self._hand_out()
 
     def collect(self, *, has_more: bool) -> Outcome | None:
         head = self._tasks[0]
@@ -120,7 +124,7 @@ class ProcessExecutor(Executor):
             if patience == 0.0 and self._looks_further():
                 return None
             self._crew.wait(patience or None)
-            self._crew.hand_out(self._tasks)
+            self._hand_out()
         self._tasks.popleft()
         self._settle()
         self._count()
@@ -146,6 +150,12 @@ class ProcessExecutor(Executor):
     def dispose(self) -> None:
         self.cancel()
         self._crew.dispose()
+
+    def _hand_out(self) -> None:
+        """Hand out as much as was asked for: while the consumer pauses nobody hands out more."""
+        size = len(self._tasks[-1].positions) if self._tasks else 1
+        most = -(-self._wanted_positions // (size * self._num_workers))
+        self._crew.hand_out(self._tasks, most=max(2, most))
 
     def _patience(self, head: Task) -> float | None:
         """Say how long a worker that has nothing to do should wait for the earliest range.

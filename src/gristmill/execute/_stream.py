@@ -90,8 +90,10 @@ class Stream:
         """Go on from a position."""
         self._is_unsure = True
         self._engine.seek(position.cursor)
+        self.counters.take_back()
         self._handout = _Handout(position.cursor)
         self._skips = list(position.skipped)
+        self.counters.skipped = len(self._skips)
         self._is_unsure = False
 
     def start(self) -> None:
@@ -105,6 +107,7 @@ class Stream:
     def close(self) -> None:
         """End what runs in the background. The cursor can still be read."""
         self._is_closed = True
+        self.counters.take_back()
         self._handout = _Handout(self.cursor)
         self._engine.close()
         self._end_at_collection.detach()  # not before: Ctrl-C may come meanwhile
@@ -156,7 +159,7 @@ class Stream:
                 kept = outcome.block.track.num_until(skip.cursor) if len(outcome.block) else 0
                 return replace(outcome, block=outcome.block[:kept], error=skip.error)
             self._skips.append((skip.cursor, skip.record))
-            self.counters.skipped += 1
+            self.counters.skipped = len(self._skips)
             logger.warning("Skipped a bad record: %s", skip.record)
         return outcome
 

@@ -12,10 +12,10 @@ threads are put to it at once.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
-from gristmill.errors import GristmillError
+from gristmill.errors import GristmillError, UnsendableError
 from gristmill.execute._executor import Executor
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._probe import InterpreterProbe
@@ -84,10 +84,15 @@ class TunedStage(Stage):
     def pull(self) -> Outcome | None:
         began = time.perf_counter()
         outcome = self._stage.pull()
-        if outcome is None or outcome.error is not None:
-            return outcome
+        if outcome is None:
+            return None
         if len(outcome.block):
             self._cursor = outcome.block.track.after(len(outcome.block) - 1)
+        if isinstance(outcome.error, UnsendableError) and self._way.kind == "processes":
+            self._give_up_processes(outcome.error)
+            return replace(outcome, error=None)
+        if outcome.error is not None:
+            return outcome
         if self._is_first:
             self._look_at_the_first(outcome)
         else:
@@ -142,7 +147,12 @@ class TunedStage(Stage):
             self._next = self._choose()
         if self._next is not None and _is_ready(self._opened[self._next][1]):
             way, self._next, self._starved_s = self._next, None, 0.0
-            self._go(way)
+            executor = self._opened[way][1]
+            failure = executor.take_failure() if isinstance(executor, ProcessExecutor) else None
+            if failure is None:
+                self._go(way)
+            else:
+                self._rule_out(way, failure)
 
     def _choose(self) -> Way | None:
         """Give the way to try next, ready or soon to be; `None` if there is none for now."""
@@ -175,11 +185,25 @@ class TunedStage(Stage):
             if isinstance(executor, ProcessExecutor):
                 executor.start()
         except GristmillError as error:
-            logger.info("%s cannot be used: %s", way, error)
-            self._close(way)
-            self._ways.remove(way)
+            self._rule_out(way, error)
             return None
         return way
+
+    def _rule_out(self, way: Way, reason: BaseException) -> None:
+        logger.info("%s cannot be used: %s", way, reason)
+        self._close(way)
+        self._ways.remove(way)
+
+    def _give_up_processes(self, reason: BaseException) -> None:
+        """Go on in this process: what is made here need not be sent."""
+        gone = [way for way in self._ways if way.kind == "processes"]
+        self._best = self._ways[0]
+        self._go(self._best)
+        for way in gone:
+            if way in self._opened:
+                self._rule_out(way, reason)
+            else:
+                self._ways.remove(way)
 
     def _candidates(self) -> list[Way]:
         """Give the neighbours of the best way, and the first one of every other kind."""

@@ -22,6 +22,7 @@ from gristmill.execute._outcome import Outcome
 from gristmill.execute._reader import Cut, cut_plan, open_reader
 from gristmill.execute._wide import WideReader
 from gristmill.options import ReadOptions
+from gristmill.plan import RandomMapNode
 
 MESSAGE_BYTES = 8192
 """What goes through the socket itself: less than a page is not worth a place in shared memory."""
@@ -101,6 +102,8 @@ class Worker:
         self._sender = Sender()
         self._number = number
         self._arena = Arena()
+        above = cut.steps[cut.num_read :]
+        self._draws_above = any(isinstance(step, RandomMapNode) for step in above)
         self._read = WideReader(
             cut,
             open_reader(cut, self._arena.empty),
@@ -153,7 +156,8 @@ class Worker:
             os.close(descriptor)
 
     def _dump_block(self, block: Block, skips: list[Any]) -> tuple[bytes, list[PickleBuffer]]:
-        return self._sender.dump((block.data, block.track, block.generators, skips))
+        generators = block.generators if self._draws_above else None
+        return self._sender.dump((block.data, block.track, generators, skips))
 
     def _dump_error(self, error: BaseException) -> bytes:
         return dump_error(error, where=f"Traceback in worker {self._number}")

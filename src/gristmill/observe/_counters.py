@@ -50,6 +50,8 @@ class Counters:
         self.skipped = 0
         self._elements = 0
         self._num_bytes = 0
+        self._waiting: Sequence[Any] = ()
+        self._bytes_each = 0
         self._waited_s = 0.0
         self._first_asked_at: float | None = None
         self._last_given_at = 0.0
@@ -60,22 +62,29 @@ class Counters:
             step.seconds += seconds
 
     def count_block(self, rows: Sequence[Any], *, asked_at: float) -> None:
-        """Count a block that is handed over to the user."""
+        """Count a block that is handed over; the user takes its elements from `rows` one by one."""
         now = time.perf_counter()
         if self._first_asked_at is None:
             self._first_asked_at = asked_at
         self._last_given_at = now
         self._waited_s += now - asked_at
+        self._waiting = rows
+        self._bytes_each = num_bytes(rows[0]) if rows else 0
         self._elements += len(rows)
-        if rows:
-            self._num_bytes += num_bytes(rows[0]) * len(rows)
+        self._num_bytes += self._bytes_each * len(rows)
+
+    def take_back(self) -> None:
+        """Do not count what the user has not taken, and never will."""
+        self._elements -= len(self._waiting)
+        self._num_bytes -= self._bytes_each * len(self._waiting)
+        self._waiting = ()
 
     def stats(self) -> Stats:
         """Give the numbers of this moment."""
         began = self._first_asked_at
         return Stats(
-            elements=self._elements,
-            num_bytes=self._num_bytes,
+            elements=self._elements - len(self._waiting),
+            num_bytes=self._num_bytes - self._bytes_each * len(self._waiting),
             elapsed_s=0.0 if began is None else self._last_given_at - began,
             waited_s=self._waited_s,
             steps=tuple(StepStats(name=step.name, seconds=step.seconds) for step in self.steps),

@@ -62,15 +62,15 @@ def add_stats(parts: Iterable[Stats]) -> Stats:
     """
     total = Stats()
     for part in parts:
-        seconds = {step.name: step.seconds for step in total.steps}
+        before = [step.seconds for step in total.steps] or [0.0] * len(part.steps)
         total = Stats(
             elements=total.elements + part.elements,
             num_bytes=total.num_bytes + part.num_bytes,
             elapsed_s=total.elapsed_s + part.elapsed_s,
             waited_s=total.waited_s + part.waited_s,
             steps=tuple(
-                StepStats(name=step.name, seconds=step.seconds + seconds.get(step.name, 0.0))
-                for step in part.steps
+                StepStats(name=step.name, seconds=step.seconds + seconds)
+                for step, seconds in zip(part.steps, before, strict=True)
             ),
             skipped=total.skipped + part.skipped,
             executor=part.executor,

@@ -27,7 +27,7 @@ import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.errors import WorkerError
+from gristmill.errors import UnsendableError
 from gristmill.execute._ipc._arrays import (
     MappedFile,
     Reduction,
@@ -116,7 +116,7 @@ class Sender:
         """Pickle a thing, and give the memory of its larger arrays separately.
 
         Raises:
-            WorkerError: which part of it, seen from `name`, cannot be sent.
+            UnsendableError: which part of it, seen from `name`, cannot be sent.
         """
         if not self._is_careful:
             buffers: list[PickleBuffer] = []
@@ -186,7 +186,7 @@ def _dump_carefully(thing: Any, buffer_callback: BufferCallback | None) -> bytes
     return file.getvalue()
 
 
-def _unsendable(name: str, thing: Any, error: Exception) -> WorkerError:
+def _unsendable(name: str, thing: Any, error: Exception) -> UnsendableError:
     def failure(part: Any) -> Exception | None:
         try:
             _dump_carefully(part, _discard)
@@ -195,7 +195,7 @@ def _unsendable(name: str, thing: Any, error: Exception) -> WorkerError:
         return None
 
     culprit = find_culprit(name, thing, error, failure)
-    return WorkerError(
+    return UnsendableError(
         f"A worker cannot send what it made: {culprit.tell()}. "
         "Give arrays, numbers, text or what can be pickled, or use `worker_count=0`."
     )
