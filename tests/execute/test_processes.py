@@ -251,30 +251,6 @@ class Quiet:
         return f"Source(<{self.size} records>)"
 
 
-@pytest.mark.parametrize("num_workers", [1, 2, 3])
-@pytest.mark.parametrize("buffer_size", [1, 10])
-def test_while_the_consumer_pauses_workers_make_ahead_what_was_asked_for_and_no_more(
-    road: Pipe,
-    ear: Ear,
-    barrier: Pipe,
-    num_workers: int,
-    buffer_size: int,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setattr(_processes, "LATE", 1e6)  # that a worker starts late is no reason for more
-    source = Source(500, road, barrier, slow=-1)
-    loader = loader_of(source, worker_count=num_workers, worker_buffer_size=buffer_size)
-    with iter(loader) as iterator:
-        for _ in range(20):
-            next(iterator)
-
-        num_ahead = max(ear.until_silence()) - 19
-
-        # Two blocks wait for the consumer, one is on its way there, two are with each worker.
-        wanted = num_workers * (1 + buffer_size)
-        assert wanted <= num_ahead <= max(wanted, 2 * num_workers) + 4
-
-
 MB = 1 << 20
 
 
