@@ -21,7 +21,7 @@ INTEGERS: list[tuple[Any, str, int]] = [
 def test_by_default_workers_are_replaced_and_nothing_is_limited():
     options = gm.WorkerOptions()
 
-    assert options.init_fn is None
+    assert options.worker_init_fn is None
     assert options.max_restarts > 0
     assert options.block_timeout_s is None
     assert options.memory_budget_bytes is None
@@ -86,8 +86,8 @@ def test_a_time_limit_may_be_as_long_as_one_likes(seconds: float):
 
 @pytest.mark.parametrize("value", [3, "print", [print]], ids=repr)
 def test_what_cannot_be_called_is_no_init_fn(value: Any):
-    with pytest.raises(PlanTypeError, match=r"^`init_fn` must be a function, got "):
-        gm.WorkerOptions(init_fn=value)
+    with pytest.raises(PlanTypeError, match=r"^`worker_init_fn` must be a function, got "):
+        gm.WorkerOptions(worker_init_fn=value)
 
 
 @pytest.mark.parametrize("options", [gm.WorkerOptions(), gm.SkipErrors(3)], ids=repr)

@@ -122,7 +122,8 @@ class WorkerOptions:
     20
 
     Args:
-        init_fn: Called in each worker before anything else, with its number and how many there are.
+        worker_init_fn: Called in each worker before anything else, with its number and how many
+            workers there are.
         max_restarts: How many dead workers are replaced in the life of an iterator.
         block_timeout_s: A worker that takes longer than this for one batch, or for a few
             milliseconds' worth of small elements, counts as dead. By default there is no limit.
@@ -131,14 +132,16 @@ class WorkerOptions:
             without a slow record.
     """
 
-    init_fn: Callable[[int, int], Any] | None = None
+    worker_init_fn: Callable[[int, int], Any] | None = None
     max_restarts: int = 20
     block_timeout_s: float | None = None
     memory_budget_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.init_fn is not None and not callable(self.init_fn):
-            raise PlanTypeError(f"`init_fn` must be a function, got {self.init_fn!r}.")
+        if self.worker_init_fn is not None and not callable(self.worker_init_fn):
+            raise PlanTypeError(
+                f"`worker_init_fn` must be a function, got {self.worker_init_fn!r}."
+            )
         _settle(self, max_restarts=as_int("max_restarts", self.max_restarts))
         if self.block_timeout_s is not None:
             seconds = as_seconds("block_timeout_s", self.block_timeout_s)

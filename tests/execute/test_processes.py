@@ -181,6 +181,33 @@ def test_who_is_free_takes_over_what_waits_behind_a_slow_record(
         assert list(iterator) == [0, 1, 2, 3]
 
 
+def test_what_was_taken_over_is_not_done_twice(
+    road: Pipe, ear: Ear, barrier: Pipe, gate: Gate, tmp_path: Path
+):
+    late = Pipe(tmp_path / "late")
+
+    def wait_if_second(number: int, num_workers: int) -> None:
+        if number == 1:
+            late.wait()
+
+    # While the second worker, which is given 1 and 3, is not yet up, the first takes over 3.
+    loader = loader_of(
+        Source(6, road, barrier, slow=3),
+        worker_options=gm.WorkerOptions(worker_init_fn=wait_if_second),
+    )
+    second = Gate(late)
+    with iter(loader) as iterator:
+        iterator.start_prefetch()
+        ear.until(lambda heard: {0, 2} <= {*heard})
+        ear.until_silence()  # it is at 3
+        second.open()
+        ear.until(lambda heard: {1, 4, 5} <= {*heard})
+        gate.open()
+
+        assert list(iterator) == [0, 1, 2, 3, 4, 5]
+    second.close()
+
+
 def test_elements_come_as_soon_as_they_are_there(road: Pipe, ear: Ear, barrier: Pipe, gate: Gate):
     with iter(loader_of(Source(20, road, barrier, slow=1))) as iterator:
         assert next(iterator) == 0
@@ -355,7 +382,9 @@ def test_without_memfd_files_that_nobody_sees_do(monkeypatch: pytest.MonkeyPatch
         tempfile.tempdir = str(tmp_path)
 
     source = gm.ArraySource(np.arange(20.0 * 50_000).reshape(20, -1))
-    loader = loader_of(source, gm.Batch(2), worker_options=gm.WorkerOptions(init_fn=forget_memfd))
+    loader = loader_of(
+        source, gm.Batch(2), worker_options=gm.WorkerOptions(worker_init_fn=forget_memfd)
+    )
     with iter(loader) as iterator:
         kept = list(iterator)
         assert iterator.stats().shared_bytes > 0
@@ -419,7 +448,7 @@ def test_workers_are_told_their_number_before_anything_else(road: Pipe, ear: Ear
     loader = loader_of(
         Source(50, road, barrier, slow=-1),
         worker_count=3,
-        worker_options=gm.WorkerOptions(init_fn=tell),
+        worker_options=gm.WorkerOptions(worker_init_fn=tell),
     )
     with iter(loader) as iterator:
         assert list(iterator) == list(range(50))

@@ -94,6 +94,8 @@ class Ahead:
                     self._cursor = None
                 return self._stage.pull()
             except BaseException as error:  # whatever it is, the consumer raises it
+                if self._is_stopped:  # its frames hold this object, which holds what was made
+                    error = error.with_traceback(None)
                 return Outcome(Block.empty(), error)
 
     def _hand_over(self, outcome: Outcome | None) -> bool:

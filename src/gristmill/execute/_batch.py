@@ -47,18 +47,21 @@ def make_batches(
     data = block.data if node.function is None else block.rows()
     batches: list[Element] = []
     error: BaseException | None = None
+    last = 0
     for first in range(0, len(block), node.size):
         try:
             batches.append(_make_batch(node, data[first : first + node.size], allocate))
         except Exception as raised:
             row = raised.row if isinstance(raised, BatchError) else 0
             error = blame(raised, node, block.track, first + row)
+            last = min(first + node.size, len(block)) - 1
             break
     ends = range(node.size - 1, len(block) + node.size - 1, node.size)[: len(batches)]
     kept = block.generators
     if kept is not None:  # a batch goes on with the generator of its last element
         kept = [kept[min(end, len(block) - 1)] for end in ends]
-    return Outcome(Block(batches, block.track.batched(node.size)[: len(batches)], kept), error)
+    made = Block(batches, block.track.batched(node.size)[: len(batches)], kept)
+    return Outcome(made, error, last)
 
 
 def _make_batch(

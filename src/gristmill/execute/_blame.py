@@ -37,10 +37,14 @@ def blame(error: BaseException, node: Node, track: Track, row: int) -> BaseExcep
         error = ended
     position = track.position(row)
     step = step_name(node)
-    note = f"In {step}, added at {node.site}, on {record_name(node, position)}."
-    if note not in getattr(error, "__notes__", ()):  # a source may raise one object twice
-        error.add_note(note)
+    add_note_once(error, f"In {step}, added at {node.site}, on {record_name(node, position)}.")
     return error
+
+
+def add_note_once(error: BaseException, note: str) -> None:
+    """Add a note to an exception, unless it has it: a source may raise one object twice."""
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 def record_name(node: Node, position: int) -> str:

@@ -118,7 +118,8 @@ class Crew:
         """Give every worker something to do, and more, up to `most`, so that it need not wait.
 
         When there is nothing left, who is free takes over what waits behind a slow one, of the
-        tasks that are `under_way`: the first to finish counts.
+        tasks that are `under_way`. Should the slow one get to it all the same, the first to finish
+        counts.
         """
         for number in range(1, most + 1):
             for worker in self._workers:
@@ -134,6 +135,8 @@ class Crew:
             if not task.is_done and task.num_holders == 1 and task.number not in begun
         ]
         for worker, task in zip(idle, waiting, strict=False):
+            (slow,) = [other for other in self._workers if task in other.tasks]
+            _send(slow, ("forget", task.number))
             self._give(worker, task)
 
     def wait(self, seconds: float | None = None) -> None:
@@ -208,15 +211,15 @@ class Crew:
 
     def _pack(self) -> Package:
         try:
-            return Package.pack(self._options.init_fn, (self._cut, self._read))
+            return Package.pack(self._options.worker_init_fn, (self._cut, self._read))
         except OSError as error:
             raise WorkerError(f"The pipeline cannot be laid into memory: {error}.") from error
         except Exception as error:
             try:
-                dump_plan(self._options.init_fn)
+                dump_plan(self._options.worker_init_fn)
             except Exception as reason:
                 raise explain_unsendable_value(
-                    "`init_fn`", self._options.init_fn, reason
+                    "worker_init_fn", self._options.worker_init_fn, reason
                 ) from reason
             raise explain_unsendable(self._cut.plan, error) from error
 
@@ -226,7 +229,7 @@ class Crew:
         worker.tasks.append(task)
         task.num_holders += 1
         freed = worker.shelf.take_freed(FREED_AT_ONCE)
-        _send(worker, ("task", task.number, task.positions, freed, task.tries > 0))
+        _send(worker, ("task", task.number, task.positions, task.tries > 0, freed))
 
     def _listen(self, worker: WorkerHandle) -> None:
         try:
@@ -238,6 +241,8 @@ class Crew:
             match message:
                 case ("done", number, *rest):
                     self._take_answer(worker, number, *rest)
+                case ("forgot", number):
+                    self._take_back(worker, number)
                 case ("news", news):
                     deliver(news, worker.number)
                 case ("at", position, record):
@@ -280,6 +285,15 @@ class Crew:
             )
             task.num_bytes = sum(place[2] for place in places)
 
+    def _take_back(self, worker: WorkerHandle, number: int) -> None:
+        """Take note that a worker will not do what another has taken over."""
+        (task,) = [task for task in worker.tasks if task.number == number]
+        worker.tasks.remove(task)
+        worker.busy_since = time.monotonic()
+        task.num_holders -= 1
+        if task.is_open and not task.num_holders:  # the other one died of it meanwhile
+            self._todo.appendleft(task)
+
     def _seconds_left(self) -> float | None:
         """Say when the first worker will have been at it for too long."""
         limits = [
@@ -309,11 +323,11 @@ class Crew:
         tasks: list[Task] = list(dead.tasks)
         for task in tasks:
             task.num_holders -= 1
-        if dead.is_ready and tasks:
-            self._blame(tasks[0], dead, reason)
-        for task in reversed(tasks):
-            if not (task.is_done or task.is_cancelled or task.num_holders):
-                self._todo.extendleft(task.parts[::-1] or [task])
+        if dead.is_ready and tasks and tasks[0].is_open:
+            tasks[:1] = self._blame(tasks[0], dead, reason)
+        self._todo.extendleft(
+            task for task in reversed(tasks) if task.is_open and not task.num_holders
+        )
         self._workers.remove(dead)
         if self._failure is not None:  # it said why before it went
             return
@@ -332,13 +346,15 @@ class Crew:
         else:
             self.start()
 
-    def _blame(self, task: Task, worker: WorkerHandle, reason: str) -> None:
+    def _blame(self, task: Task, worker: WorkerHandle, reason: str) -> list[Task]:
+        """Take note that a task has killed its worker, and give what is left to do of it."""
         task.tries += 1
+        left = [task]
         position, record = worker.place or (None, None)
+        if position is not None and len(task.positions) > 1:
+            left, task = task.split(position, self._numbers)
         if task.tries < MOST_TRIES:
-            if position is not None and len(task.positions) > 1:
-                task.split(position, self._numbers)
-            return
+            return left
         records = self._cut.base.records_per_position
         first, last = task.positions.start * records, task.positions.stop * records - 1
         if record is not None or first == last:
@@ -353,6 +369,7 @@ class Crew:
             f"{told} killed its worker {task.tries} times, the last time by {reason}. Leave it "
             "out of the source, or mend the code that reads it."
         )
+        return left
 
 
 def _send(worker: WorkerHandle, message: tuple[Any, ...], descriptors: Any = ()) -> None:

@@ -52,9 +52,11 @@ class Outcome:
         start = time.perf_counter()
         made = run(self.block)
         spent = (*self.spent, time.perf_counter() - start)
-        return Outcome(
-            made.block, made.error or self.error, made.row, self.skips + made.skips, spent
-        )
+        below = self.skips
+        if made.error is not None and below:  # what lies beyond the error was not yet met
+            limit = self.block.track.after(made.row)
+            below = tuple(skip for skip in below if skip.cursor <= limit)
+        return Outcome(made.block, made.error or self.error, made.row, below + made.skips, spent)
 
 
 def join_outcomes(outcomes: list[Outcome]) -> Outcome:

@@ -24,7 +24,7 @@ def stack_stages(
     """
     stage: Stage = FeedStage(
         executor,
-        length=cut.base.length() if length is None else length,
+        length=_num_needed(cut) if length is None else length,
         records_per_position=cut.base.records_per_position,
         counters=counters,
         needs_thread=needs_thread,
@@ -36,3 +36,12 @@ def stack_stages(
         else:
             stage = StepStage(step_runner(step, cut.steps[number:]), stage, clock)
     return stage
+
+
+def _num_needed(cut: Cut) -> int:
+    """Count the positions that are read: records of a batch that is dropped are not."""
+    if cut.skips_errors:
+        return cut.base.length()
+    nodes = [cut.base, *(step for step in cut.steps[cut.num_read :] if step.is_dense)]
+    needed = min(node.length() * node.records_per_position for node in nodes)
+    return min(cut.base.length(), -(-needed // cut.base.records_per_position))

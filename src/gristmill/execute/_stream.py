@@ -17,7 +17,7 @@ from gristmill.checkpoint import Position, SkippedRecord
 from gristmill.errors import ClosedError
 from gristmill.execute._ahead import Ahead
 from gristmill.execute._allocator import keep_memory_warm
-from gristmill.execute._blame import step_name
+from gristmill.execute._blame import add_note_once, step_name
 from gristmill.execute._open import Settings, open_stages
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._reader import num_flat_maps
@@ -151,10 +151,13 @@ class Stream:
         """Take note of what was left out; the one too many is an error in its place."""
         budget = self._settings.on_error.budget if self._settings.on_error else 0
         for skip in sorted(outcome.skips, key=lambda skip: skip.cursor):
+            if self._skips and skip.cursor <= self._skips[-1][0]:
+                continue  # met before, by who read on from here before
             if len(self._skips) >= budget:
-                skip.error.add_note(
+                add_note_once(
+                    skip.error,
                     f"{budget} bad records were skipped before it, which is the `budget` of "
-                    "`SkipErrors`."
+                    "`SkipErrors`.",
                 )
                 kept = outcome.block.track.num_until(skip.cursor) if len(outcome.block) else 0
                 return replace(outcome, block=outcome.block[:kept], error=skip.error)

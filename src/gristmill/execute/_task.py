@@ -69,10 +69,17 @@ class Task:
     @property
     def is_done(self) -> bool:
         """Whether there is anything to collect."""
+        if self.answer is not None or self.error is not None:
+            return True
         for part in self.parts:
             if part.error is not None or not part.is_done:
                 return part.is_done  # what comes after an error does not count
-        return bool(self.parts) or self.answer is not None or self.error is not None
+        return bool(self.parts)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still to be computed, as a whole."""
+        return not (self.is_done or self.is_cancelled or self.parts)
 
     def cancel(self) -> None:
         """Say that nobody waits for it any more."""
@@ -80,21 +87,22 @@ class Task:
         for part in self.parts:
             part.cancel()
 
-    def split(self, position: int, numbers: Iterator[int]) -> None:
-        """Part from the rest the one position that has killed workers."""
+    def split(self, position: int, numbers: Iterator[int]) -> tuple[list["Task"], "Task"]:
+        """Part from the rest the one position that has killed workers; give the parts, and it."""
         first, last = self.positions.start, self.positions.stop
         for part in (range(first, position), range(position + 1, last)):
             if part:
                 self.parts.append(Task(next(numbers), part))
         culprit = Task(next(numbers), range(position, position + 1), tries=self.tries)
         self.parts.insert(position > first, culprit)
+        return list(self.parts), culprit
 
     def outcome(self) -> Outcome:
         """Give what came of it."""
-        if not self.parts:
-            return (
-                Outcome(Block.empty(), self.error) if self.answer is None else self.answer.outcome()
-            )
+        if self.answer is not None:
+            return self.answer.outcome()
+        if self.error is not None:
+            return Outcome(Block.empty(), self.error)
         outcomes: list[Outcome] = []
         for part in self.parts:
             outcomes.append(part.outcome())

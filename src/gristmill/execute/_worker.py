@@ -40,9 +40,9 @@ def run_worker(line: int) -> None:
     keep_memory_warm()
     try:
         orders = Package(channel.take_descriptor(), sizes, pytrees).unpack()
-        init_fn = next(orders)  # first of all: loading the rest may need what it does
-        if init_fn is not None:
-            init_fn(number, num_workers)
+        worker_init_fn = next(orders)  # first of all: loading the rest may need what it does
+        if worker_init_fn is not None:
+            worker_init_fn(number, num_workers)
         cut, read_options = next(orders)
         refuse_pytrees(classes_of(pytrees))
         apply_filters(settings)
@@ -52,8 +52,7 @@ def run_worker(line: int) -> None:
         line_to_parent.send(("failed", told))
         return
     line_to_parent.send(("ready",))
-    while (message := channel.receive()) is not None:
-        worker.work(*message[1:])
+    worker.run(channel)
 
 
 @final
@@ -102,6 +101,7 @@ class Worker:
         self._sender = Sender()
         self._number = number
         self._arena = Arena()
+        self._todo: deque[Any] = deque()
         above = cut.steps[cut.num_read :]
         self._draws_above = any(isinstance(step, RandomMapNode) for step in above)
         self._read = WideReader(
@@ -111,17 +111,40 @@ class Worker:
             most_ahead=read_options.prefetch_buffer_size,
         )
 
-    def work(self, number: int, positions: range, freed: list[int], is_careful: bool) -> None:
+    def run(self, channel: Channel) -> None:
+        """Do what the parent says until it is gone."""
+        while (message := channel.receive()) is not None:
+            self._note(message)
+            while self._todo:
+                for message in channel.receive_ready():
+                    self._note(message)
+                if self._todo:
+                    self._work(*self._todo.popleft())
+
+    def _note(self, message: tuple[Any, ...]) -> None:
+        match message:
+            case ("task", *task, freed):
+                self._arena.release(freed)
+                self._todo.append(task)
+            case ("forget", number):  # another one has taken it over
+                for task in self._todo:
+                    if task[0] == number:
+                        self._todo.remove(task)
+                        self._line.send(("forgot", number))
+                        break
+            case _:
+                raise AssertionError(f"the parent said {message!r}")
+
+    def _work(self, number: int, positions: range, is_careful: bool) -> None:
         """Compute a range and send its outcome."""
         try:
-            self._arena.release(freed)
             if is_careful:
                 self._try_each(positions)
             self._arena.begin(len(positions))
             self._send(number, self._read(positions), len(positions))
         except ConnectionError:
             raise
-        except Exception as error:  # of ours: no memory, no descriptors
+        except BaseException as error:  # of ours, no memory; the user's KeyboardInterrupt
             nothing, _ = self._dump_block(Block.empty(), [])
             self._line.send(("done", number, nothing, [], [], [], self._dump_error(error), ()))
 

@@ -1,0 +1,84 @@
+"""What the tests of things that go wrong share."""
+
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = str(Path(__file__).parents[2])
+if ROOT not in sys.path:  # makes `tests.faults` importable whatever import mode pytest runs with
+    sys.path.insert(0, ROOT)
+
+from gristmill import DataLoader, IndexSampler  # noqa: E402
+from tests.faults.processes import (  # noqa: E402
+    kill_quietly,
+    num_descriptors,
+    shared_mappings,
+    until,
+    workers_of,
+)
+from tests.faults.scripts import Script  # noqa: E402
+
+
+@pytest.fixture
+def make_loader() -> Callable[..., DataLoader]:
+    """Give a function that makes a loader over one epoch of a source, with two workers."""
+
+    def make(source: Any, *operations: Any, **arguments: Any) -> DataLoader:
+        arguments.setdefault("sampler", IndexSampler(len(source), num_epochs=1, seed=0))
+        arguments.setdefault("worker_count", 2)
+        return DataLoader(data_source=source, operations=operations, **arguments)
+
+    return make
+
+
+HAS_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note which tests fail: their tracebacks hold on to what they used."""
+    report = yield
+    if report.failed:
+        item.stash[HAS_FAILED] = True
+    return report
+
+
+@pytest.fixture
+def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail if the test leaves a worker, thread, file descriptor or shared memory behind."""
+    me = os.getpid()
+    gc.collect()
+    threads, descriptors = set(threading.enumerate()), num_descriptors(me)
+    workers, mappings = set(workers_of(me)), set(shared_mappings(me))
+    yield
+    if HAS_FAILED in request.node.stash:
+        return
+    gc.collect()
+    until(lambda: set(workers_of(me)) <= workers, "the workers are gone")
+    until(lambda: set(threading.enumerate()) <= threads, "the threads are gone")
+    until(lambda: set(shared_mappings(me)) <= mappings, "the shared memory is unmapped")
+    until(lambda: num_descriptors(me) <= descriptors, "the descriptors are closed")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
+    """Give a function that starts a Python program; what is left of it is killed after the test."""
+    started: list[Script] = []
+
+    def start(text: str, *arguments: str, **options: Any) -> Script:
+        one = Script(text, tmp_path, *arguments, **options)
+        started.append(one)
+        return one
+
+    yield start
+    for one in started:
+        kill_quietly([one.pid, *one.family])
+        one.close()

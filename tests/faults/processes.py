@@ -1,0 +1,124 @@
+"""Look at processes through /proc, and wait for them."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+PATIENCE_S = 20.0
+"""Only a test that fails waits so long."""
+
+_LOOK_AGAIN_S = 0.005
+
+
+def until(holds: Callable[[], object], what: str, *, seconds: float = PATIENCE_S) -> float:
+    """Wait until something holds that no event tells of; give how long that took."""
+    began = time.monotonic()
+    while not holds():
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not within {seconds} s: {what}"
+        time.sleep(_LOOK_AGAIN_S)
+    return time.monotonic() - began
+
+
+def children_of(pid: int) -> list[int]:
+    """Give the processes that a process has started, also dead ones nobody waited for."""
+    found: list[int] = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if int(_status(int(folder.name))[1]) == pid:
+                    found.append(int(folder.name))
+    return sorted(found)
+
+
+def descendants_of(pid: int) -> list[int]:
+    """Give the children of a process, their children, and so on."""
+    children = children_of(pid)
+    return [*children, *(one for child in children for one in descendants_of(child))]
+
+
+def workers_of(pid: int) -> list[int]:
+    """Give the workers that a process has running."""
+    return [child for child in children_of(pid) if is_worker(child)]
+
+
+def is_worker(pid: int) -> bool:
+    """Tell whether a process is a worker that runs."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"/execute/_boot.py" in command and is_alive(pid)
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs: it exists, and is more than what its parent has to wait for."""
+    with contextlib.suppress(OSError):
+        return _status(pid)[0] not in "ZX"
+    return False
+
+
+def is_stopped(pid: int) -> bool:
+    """Tell whether a process was stopped by SIGSTOP."""
+    with contextlib.suppress(OSError):
+        return _status(pid)[0] == "T"
+    return False
+
+
+def is_idle(pid: int) -> bool:
+    """Tell whether a worker waits for its parent to say something."""
+    return _waits_in(pid) == "unix_stream_read_generic"
+
+
+def waits_to_send(pid: int) -> bool:
+    """Tell whether a worker waits for its parent to listen."""
+    return _waits_in(pid) in ("sock_alloc_send_pskb", "unix_stream_sendmsg")
+
+
+def gone(pids: Iterable[int]) -> Callable[[], bool]:
+    """Give a function that tells whether all of some processes are dead."""
+    wanted = list(pids)
+    return lambda: not any(map(is_alive, wanted))
+
+
+def kill_quietly(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
+    """Send a signal to processes, some of which may be gone."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def num_descriptors(pid: int) -> int:
+    """Count the open files of a process."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def shared_mappings(pid: int) -> list[str]:
+    """Give the lines of /proc/PID/maps about memory that batches travel in."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return [line for line in lines if "memfd:gristmill" in line or "/gristmill-" in line]
+
+
+def shared_bytes(pid: int) -> int:
+    """Count the bytes of address space that batches travel in."""
+    total = 0
+    for line in shared_mappings(pid):
+        low, _, high = line.split()[0].partition("-")
+        total += int(high, 16) - int(low, 16)
+    return total
+
+
+def _waits_in(pid: int) -> str:
+    """Name the place in the kernel where the first thread of a process waits."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/wchan").read_text()
+    return ""
+
+
+def _status(pid: int) -> tuple[str, str]:
+    """Give the state of a process, and its parent."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return fields[0], fields[1]
