@@ -6,12 +6,14 @@ being another one with workers (batches change) and slow to start.
 """
 
 import contextlib
+import gc
 import io
 import itertools
 import re
 import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import grain
 import jax
@@ -290,13 +292,30 @@ def code_of(document: str, repairs: dict[str, str]) -> str:
     return program
 
 
-def execute(program: str, **given: Any) -> tuple[list[str], types.SimpleNamespace]:
-    """The lines that the program prints, and its variables."""
-    variables = {"__name__": "a_program_of_the_documents", **given}
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(program, "<document>", "exec"), variables)
-    return printed.getvalue().splitlines(), types.SimpleNamespace(**variables)
+Execute: TypeAlias = Callable[..., tuple[list[str], types.SimpleNamespace]]
+
+
+@pytest.fixture
+def execute() -> Iterator[Execute]:
+    """Give a function that runs a program: the lines that it prints, and its variables.
+
+    What the programs leave running ends with the test. They hold on to it: JAX keeps the functions
+    that it has compiled, and those keep the variables.
+    """
+    executed: list[dict[str, Any]] = []
+
+    def run(program: str, **given: Any) -> tuple[list[str], types.SimpleNamespace]:
+        variables = {"__name__": "a_program_of_the_documents", **given}
+        executed.append(variables)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(program, "<document>", "exec"), variables)
+        return printed.getvalue().splitlines(), types.SimpleNamespace(**variables)
+
+    yield run
+    for variables in executed:
+        variables.clear()
+    gc.collect()
 
 
 def without_workers(program: str) -> str:
@@ -304,7 +323,7 @@ def without_workers(program: str) -> str:
 
 
 @needs_documents
-def test_the_guides_own_code_prints_what_it_prints_under_grain():
+def test_the_guides_own_code_prints_what_it_prints_under_grain(execute: Execute):
     program = code_of("grain_data_loader_guide.md", GUIDE)
     assert program.count("import grain.python as grain\n") == 1
     expected, theirs = execute(without_workers(program), Photographs=Photographs)
@@ -330,7 +349,7 @@ def test_the_guides_own_code_prints_what_it_prints_under_grain():
 
 
 @needs_documents
-def test_the_slides_own_code_prints_what_it_prints_under_grain():
+def test_the_slides_own_code_prints_what_it_prints_under_grain(execute: Execute):
     def run(api, program):
         def take(count, loader):
             return list(itertools.islice(loader, count))

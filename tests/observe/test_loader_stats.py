@@ -187,9 +187,9 @@ def test_workers_that_die_are_counted(victim: Path):
             os.kill(os.getpid(), signal.SIGKILL)
         return number
 
-    loader = loader_of(range(40), die_once, worker_count=2)
+    loader = loader_of(range(100_000), die_once, worker_count=2)
     with iter(loader) as iterator:
-        assert list(iterator) == list(range(40))
+        assert list(iterator) == list(range(100_000))
         assert iterator.stats().restarts == 1
     assert loader.stats().restarts == 1
 
