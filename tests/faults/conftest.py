@@ -16,6 +16,7 @@ if ROOT not in sys.path:  # makes `tests.faults` importable whatever import mode
 
 from gristmill import DataLoader, IndexSampler  # noqa: E402
 from tests.faults.processes import (  # noqa: E402
+    disregard_mappings,
     kill_quietly,
     num_descriptors,
     shared_mappings,
@@ -35,6 +36,12 @@ def make_loader() -> Callable[..., DataLoader]:
         return DataLoader(data_source=source, operations=operations, **arguments)
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def _only_what_this_test_makes() -> None:
+    gc.collect()
+    disregard_mappings()
 
 
 HAS_FAILED = pytest.StashKey[bool]()

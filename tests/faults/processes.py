@@ -99,7 +99,17 @@ def num_descriptors(pid: int) -> int:
 def shared_mappings(pid: int) -> list[str]:
     """Give the lines of /proc/PID/maps about memory that batches travel in."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-    return [line for line in lines if "memfd:gristmill" in line or "/gristmill-" in line]
+    ours = [line for line in lines if "memfd:gristmill" in line or "/gristmill-" in line]
+    return [line for line in ours if line not in _disregarded]
+
+
+_disregarded: set[str] = set()
+
+
+def disregard_mappings() -> None:
+    """Look away from what earlier tests in this process keep, in JAX's caches for instance."""
+    _disregarded.clear()
+    _disregarded.update(shared_mappings(os.getpid()))
 
 
 def shared_bytes(pid: int) -> int:

@@ -1,6 +1,7 @@
 """The lowest stage: the random-access part of a plan, range after range."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import final
 
 from gristmill.execute._executor import Executor
@@ -22,12 +23,15 @@ class FeedStage(Stage):
         executor: Executor,
         *,
         length: int,
+        num_needed: Callable[[int], int],
         records_per_position: int,
         counters: Counters,
         needs_thread: bool = False,
     ) -> None:
         self._executor = executor
         self._length = length
+        self._num_needed = num_needed
+        self._end = num_needed(length)
         self._records = records_per_position
         self._counters = counters
         self._needs_thread = needs_thread
@@ -45,7 +49,7 @@ class FeedStage(Stage):
             self._fill()
             if not self._sizes:
                 return None
-            outcome = self._executor.collect(has_more=self._next < self._length)
+            outcome = self._executor.collect(has_more=self._next < self._end)
         self._pace.observe(self._sizes.popleft(), outcome.seconds)
         self._counters.count_steps(outcome.spent)
         return self._skip.drop(outcome)
@@ -55,6 +59,7 @@ class FeedStage(Stage):
         self._sizes.clear()
         # Rounded up: after the last, smaller batch stands the number of records there are.
         self._next = -(-cursor[0] // self._records)
+        self._end = self._next + self._num_needed(max(0, self._length - self._next))
         self._skip = Skip(cursor)
 
     @property
@@ -71,8 +76,8 @@ class FeedStage(Stage):
         self._executor.dispose()
 
     def _fill(self) -> None:
-        while self._next < self._length and self._executor.has_room:
-            size = min(self._pace.size, self._length - self._next)
+        while self._next < self._end and self._executor.has_room:
+            size = min(self._pace.size, self._end - self._next)
             size = min(size, self._executor.most_positions or size)
             self._executor.submit(range(self._next, self._next + size))
             self._sizes.append(size)

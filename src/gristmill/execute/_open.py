@@ -34,10 +34,15 @@ class Settings:
         return self.read.num_threads > 0 and self.read.prefetch_buffer_size > 0
 
 
-def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
-    """Give the top stage of a plan."""
+def open_stages(
+    plan: Node, settings: Settings, counters: Counters, *, in_order: bool = False
+) -> Stage:
+    """Give the top stage of a plan.
+
+    Where batches are to be formed `in_order`, they can begin at any record.
+    """
     skips = settings.on_error is not None
-    high = cut_plan(plan, skips_errors=skips, below_batches=False)
+    high = cut_plan(plan, skips_errors=skips, below_batches=in_order)
     low = cut_plan(plan, skips_errors=skips, below_batches=True)
 
     def by_processes(num_workers: int) -> tuple[Stage, ProcessExecutor]:

@@ -25,6 +25,7 @@ from gristmill.execute._map import map_step, map_with_index_step, random_map_ste
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._sample import sample_reader
 from gristmill.execute._tolerate import tolerant_reader, tolerant_step
+from gristmill.execute._track import Cursor
 from gristmill.plan import (
     BatchNode,
     FilterNode,
@@ -76,6 +77,16 @@ def cut_plan(plan: Node, *, skips_errors: bool, below_batches: bool) -> Cut:
     is_above = [isinstance(step, BatchNode) and (low or not step.is_dense) for step in steps]
     num_read = is_above.index(True) if True in is_above else len(steps)
     return Cut(plan=plan, num_read=num_read, skips_errors=skips_errors)
+
+
+def splits_batch(plan: Node, cursor: Cursor) -> bool:
+    """Tell whether a cursor stands within a batch, as seen from the start of the stream.
+
+    Where a bad record was skipped, the batches after it begin elsewhere.
+    """
+    cut = cut_plan(plan, skips_errors=False, below_batches=False)
+    num_records = sample_of(plan).length()
+    return cursor[0] < num_records and cursor[0] % cut.base.records_per_position > 0
 
 
 def open_reader(cut: Cut, allocate: Allocate = np.empty) -> Read:

@@ -1,5 +1,7 @@
 """Put the steps that run in order on top of what an executor computes."""
 
+from collections.abc import Callable
+
 from gristmill.execute._batch import BatchStage
 from gristmill.execute._executor import Executor
 from gristmill.execute._feed import FeedStage
@@ -24,7 +26,8 @@ def stack_stages(
     """
     stage: Stage = FeedStage(
         executor,
-        length=_num_needed(cut) if length is None else length,
+        length=cut.base.length() if length is None else length,
+        num_needed=_need(cut) if length is None else _all,
         records_per_position=cut.base.records_per_position,
         counters=counters,
         needs_thread=needs_thread,
@@ -38,10 +41,22 @@ def stack_stages(
     return stage
 
 
-def _num_needed(cut: Cut) -> int:
-    """Count the positions that are read: records of a batch that is dropped are not."""
-    if cut.skips_errors:
-        return cut.base.length()
-    nodes = [cut.base, *(step for step in cut.steps[cut.num_read :] if step.is_dense)]
-    needed = min(node.length() * node.records_per_position for node in nodes)
-    return min(cut.base.length(), -(-needed // cut.base.records_per_position))
+def _need(cut: Cut) -> Callable[[int], int]:
+    """Tell how many of the positions left are read: those of a batch that is dropped are not."""
+    above = [] if cut.skips_errors else cut.steps[cut.num_read :]
+    batches = [step for step in above if isinstance(step, BatchNode) and step.is_dense]
+
+    def num_needed(num_left: int) -> int:
+        count = num_left
+        for batch in batches:
+            full, rest = divmod(count, batch.size)
+            count = full + (rest > 0 and not batch.drop_remainder)
+        for batch in batches:
+            count *= batch.size
+        return min(count, num_left)
+
+    return num_needed
+
+
+def _all(num_left: int) -> int:
+    return num_left
