@@ -16,7 +16,7 @@ LAYERS = [  # low to high: a module imports from its own folder, or from a lower
     "checkpoint",
     "plan",
     "execute",
-    "loader",
+    "loader dataset",
     "constants samplers sharding multiprocessing experimental",  # Grain's names, in modules
     "python",  # Grain's names in one module, those above among them
     "demo",

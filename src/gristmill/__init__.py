@@ -12,6 +12,7 @@ from gristmill import (
     transforms,
 )
 from gristmill.checkpoint import SkippedRecord
+from gristmill.dataset import DatasetIterator, IterDataset, MapDataset
 from gristmill.loader import DataLoader, DataLoaderIterator, load
 from gristmill.observe import Stats, StepStats
 from gristmill.options import (
@@ -65,6 +66,7 @@ __all__ = [
     "BatchTransform",
     "DataLoader",
     "DataLoaderIterator",
+    "DatasetIterator",
     "Filter",
     "FilterOperation",
     "FilterTransform",
@@ -72,7 +74,9 @@ __all__ = [
     "FlatMapTransform",
     "InMemoryDataSource",
     "IndexSampler",
+    "IterDataset",
     "Map",
+    "MapDataset",
     "MapOperation",
     "MapTransform",
     "MapWithIndex",

@@ -2,8 +2,10 @@
 
 GristmillError
 ├── PlanError (ValueError)            the pipeline, as written, cannot work
-│   └── PlanTypeError (TypeError)     an argument is of a type that cannot work
+│   ├── PlanTypeError (TypeError)     an argument is of a type that cannot work
+│   └── SpecError (NotImplementedError)  what a step gives is not known before it runs
 ├── BatchError (ValueError)           these records do not fit into one batch
+├── FilterError (ValueError)          a filter left out more elements than the options allow
 ├── SourceError (RuntimeError)        a data source broke its promise
 ├── StateError (ValueError)           a checkpoint does not fit this pipeline, or is damaged
 ├── ClosedError (ValueError)          the iterator was closed
@@ -27,6 +29,14 @@ class PlanError(GristmillError, ValueError):
 
 class PlanTypeError(PlanError, TypeError):
     """An argument of the pipeline is of a type that cannot work."""
+
+
+class SpecError(PlanError, NotImplementedError):
+    """What a step gives is not known before it runs."""
+
+
+class FilterError(GristmillError, ValueError):
+    """A filter left out more elements than the options allow."""
 
 
 class BatchError(GristmillError, ValueError):

@@ -67,8 +67,13 @@ class Lane(Stage):
         self.next = positions.stop
         return Outcome(Block(list(positions), DenseTrack.of_records(positions, num_flat_maps=0)))
 
-    def seek(self, cursor: Cursor) -> None:
+    @property
+    def start(self) -> Cursor:
+        return (0,)
+
+    def seek(self, cursor: Cursor) -> Cursor:
         self.next, self.num_pulls = cursor[0], 0
+        return cursor
 
     @property
     def needs_thread(self) -> bool:

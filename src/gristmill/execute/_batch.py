@@ -22,6 +22,10 @@ from gristmill.plan import BatchNode
 from gristmill.types import Element
 
 
+class SparseError(Exception):
+    """An element is absent where each position was to hold one. Never reaches the user."""
+
+
 def batch_reader(
     node: BatchNode, read_parent: Callable[[range], Outcome], allocate: Callable[..., NDArray[Any]]
 ) -> Callable[[range], Outcome]:
@@ -50,7 +54,7 @@ def make_batches(
     last = 0
     for first in range(0, len(block), node.size):
         try:
-            batches.append(_make_batch(node, data[first : first + node.size], allocate))
+            batches.append(make_batch(node, data[first : first + node.size], allocate))
         except Exception as raised:
             row = raised.row if isinstance(raised, BatchError) else 0
             error = blame(raised, node, block.track, first + row)
@@ -64,9 +68,10 @@ def make_batches(
     return Outcome(made, error, last)
 
 
-def _make_batch(
+def make_batch(
     node: BatchNode, part: list[Element] | Columns, allocate: Callable[..., NDArray[Any]]
 ) -> Element:
+    """Make one batch of some elements."""
     if isinstance(part, Columns):
         return part.gather(allocate)
     return stack(part, allocate) if node.function is None else node.function(part)
@@ -99,6 +104,6 @@ class BatchStage(UpperStage):
         self._clock.add(time.perf_counter() - start)
         return made
 
-    def seek(self, cursor: Cursor) -> None:
+    def seek(self, cursor: Cursor) -> Cursor:
         self._pending = []
-        self.parent.seek(cursor)
+        return self.parent.seek(cursor)

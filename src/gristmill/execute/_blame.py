@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gristmill.execute._track import Track
-from gristmill.plan import Node, SampleNode, sample_of
+from gristmill.plan import AccessNode, Node, SampleNode, SourceNode, bottom_of, sample_of
 
 
 def call_each(
@@ -26,7 +26,9 @@ def call_each(
 
 def step_name(node: Node) -> str:
     """Say what a node does when it calls the user's code."""
-    return f"reading {node.parent.label}" if isinstance(node, SampleNode) else node.label
+    if isinstance(node, SampleNode | AccessNode):
+        node = node.parent
+    return f"reading {node.label}" if isinstance(node, SourceNode) else node.label
 
 
 def blame(error: BaseException, node: Node, track: Track, row: int) -> BaseException:
@@ -49,6 +51,9 @@ def add_note_once(error: BaseException, note: str) -> None:
 
 def record_name(node: Node, position: int) -> str:
     """Name the record at a position, by its index in the source where that can be found."""
+    bottom = bottom_of(node)
+    if not isinstance(bottom, SampleNode):
+        return f"element {position}"
     key = record_key(node, position)
     if key is None:
         return f"position {position} of the stream"

@@ -43,17 +43,14 @@ class Crew:
 
     def __init__(
         self,
-        cut: Cut,
         *,
-        read: ReadOptions,
         num_workers: int,
         options: WorkerOptions,
         todo: deque[Task],
         numbers: Iterator[int],
         counters: Counters,
     ) -> None:
-        self._cut = cut
-        self._read = read
+        self._jobs: list[tuple[Cut, ReadOptions]] = []
         self._num_workers = num_workers
         self._options = options
         self._todo = todo
@@ -69,6 +66,17 @@ class Crew:
         self._waker, self._wakened = socket.socketpair()
         for end in (self._waker, self._wakened):
             end.setblocking(False)
+
+    def add_job(self, cut: Cut, read: ReadOptions) -> int:
+        """Take on a plan, and give its number; not once the workers have been told theirs."""
+        assert self._package is None
+        self._jobs.append((cut, read))
+        return len(self._jobs) - 1
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the workers have been told what there is to do."""
+        return self._package is not None
 
     def start(self) -> None:
         """Start the workers that are missing, and do not wait for them."""
@@ -211,7 +219,7 @@ class Crew:
 
     def _pack(self) -> Package:
         try:
-            return Package.pack(self._options.worker_init_fn, (self._cut, self._read))
+            return Package.pack(self._options.worker_init_fn, self._jobs)
         except OSError as error:
             raise WorkerError(f"The pipeline cannot be laid into memory: {error}.") from error
         except Exception as error:
@@ -221,7 +229,12 @@ class Crew:
                 raise explain_unsendable_value(
                     "worker_init_fn", self._options.worker_init_fn, reason
                 ) from reason
-            raise explain_unsendable(self._cut.plan, error) from error
+            for cut, _ in self._jobs[:-1]:
+                try:
+                    dump_plan(cut)
+                except Exception as reason:
+                    raise explain_unsendable(cut.plan, reason) from reason
+            raise explain_unsendable(self._jobs[-1][0].plan, error) from error
 
     def _give(self, worker: WorkerHandle, task: Task) -> None:
         if not worker.tasks:
@@ -229,7 +242,8 @@ class Crew:
         worker.tasks.append(task)
         task.num_holders += 1
         freed = worker.shelf.take_freed(FREED_AT_ONCE)
-        _send(worker, ("task", task.number, task.positions, task.tries > 0, freed))
+        message = ("task", task.number, task.job, task.positions, task.tries > 0, freed)
+        _send(worker, message)
 
     def _listen(self, worker: WorkerHandle) -> None:
         try:
@@ -355,14 +369,15 @@ class Crew:
             left, task = task.split(position, self._numbers)
         if task.tries < MOST_TRIES:
             return left
-        records = self._cut.base.records_per_position
+        cut, _ = self._jobs[task.job]
+        records = cut.base.records_per_position
         first, last = task.positions.start * records, task.positions.stop * records - 1
         if record is not None or first == last:
-            name = record_name(self._cut.plan, first if record is None else record)
+            name = record_name(cut.plan, first if record is None else record)
             told = f"{name[0].upper()}{name[1:]}"
         else:
             told = (
-                f"Something in the records from {record_name(self._cut.plan, first)} to position "
+                f"Something in the records from {record_name(cut.plan, first)} to position "
                 f"{last}, though none of them by itself,"
             )
         task.error = WorkerError(

@@ -25,7 +25,9 @@ class FeedStage(Stage):
         length: int,
         num_needed: Callable[[int], int],
         records_per_position: int,
+        num_flat_maps: int,
         counters: Counters,
+        first_step: int = 0,
         needs_thread: bool = False,
     ) -> None:
         self._executor = executor
@@ -33,7 +35,9 @@ class FeedStage(Stage):
         self._num_needed = num_needed
         self._end = num_needed(length)
         self._records = records_per_position
+        self._start = (0,) * (1 + num_flat_maps)
         self._counters = counters
+        self._first_step = first_step
         self._needs_thread = needs_thread
         self._pace = Pace(
             executor.block_seconds,
@@ -50,17 +54,26 @@ class FeedStage(Stage):
             if not self._sizes:
                 return None
             outcome = self._executor.collect(has_more=self._next < self._end)
-        self._pace.observe(self._sizes.popleft(), outcome.seconds)
-        self._counters.count_steps(outcome.spent)
+        size = self._sizes.popleft()
+        if len(outcome.block) < size:  # something is absent: what is dropped at the end is needed
+            self._end = self._length
+        self._pace.observe(size, outcome.seconds)
+        self._counters.count_steps(outcome.spent, first=self._first_step)
         return self._skip.drop(outcome)
 
-    def seek(self, cursor: Cursor) -> None:
+    @property
+    def start(self) -> Cursor:
+        return self._start
+
+    def seek(self, cursor: Cursor) -> Cursor:
+        cursor = tuple(cursor)
         self._executor.cancel()
         self._sizes.clear()
         # Rounded up: after the last, smaller batch stands the number of records there are.
         self._next = -(-cursor[0] // self._records)
         self._end = self._next + self._num_needed(max(0, self._length - self._next))
         self._skip = Skip(cursor)
+        return cursor
 
     @property
     def needs_thread(self) -> bool:

@@ -9,12 +9,12 @@ from gristmill.errors import PlanError
 from gristmill.execute._blame import call_each
 from gristmill.execute._block import Block
 from gristmill.execute._outcome import Outcome
-from gristmill.plan import FlatMapNode
+from gristmill.plan import FanOutNode, FlatMapNode
 from gristmill.types import Element
 
 
-def flat_map_step(node: FlatMapNode, *, level: int) -> Callable[[Block], Outcome]:
-    """Give the function that splits the elements of a block; `level` counts flat maps from 1."""
+def splitter(node: FlatMapNode | FanOutNode) -> Callable[[Element], list[Element]]:
+    """Give the function that splits one element, and refuses too many pieces."""
 
     def split(element: Element) -> list[Element]:
         pieces = list(islice(node.function(element), node.max_fan_out + 1))
@@ -24,6 +24,13 @@ def flat_map_step(node: FlatMapNode, *, level: int) -> Callable[[Block], Outcome
                 "`max_fan_out`. Raise it, or split the record into fewer."
             )
         return pieces
+
+    return split
+
+
+def flat_map_step(node: FlatMapNode, *, level: int) -> Callable[[Block], Outcome]:
+    """Give the function that splits the elements of a block; `level` counts flat maps from 1."""
+    split = splitter(node)
 
     def run(block: Block) -> Outcome:
         groups, error = call_each(node, block.track, split, block.rows())

@@ -1,19 +1,38 @@
 """From a plan to stages, in whichever ways the settings allow."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
+from gristmill.execute._align import AlignStage
+from gristmill.execute._blame import step_name
 from gristmill.execute._executor import InlineExecutor
+from gristmill.execute._interleave import InterleaveStage
+from gristmill.execute._pool import Pool
+from gristmill.execute._portion import PacedStage, PortionStage
 from gristmill.execute._processes import ProcessExecutor
 from gristmill.execute._reader import cut_plan, open_reader
-from gristmill.execute._stack import stack_stages
+from gristmill.execute._stack import stack_stages, stack_steps
 from gristmill.execute._stage import Stage
+from gristmill.execute._streams import open_stateful
 from gristmill.execute._threads import ThreadExecutor
 from gristmill.execute._tune import TunedStage, Way
 from gristmill.observe import Counters
 from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
-from gristmill.plan import Node
+from gristmill.plan import (
+    AccessNode,
+    BatchNode,
+    FilterLimits,
+    FilterNode,
+    FlatMapNode,
+    HintNode,
+    InterleaveNode,
+    Node,
+    ReadNode,
+    StatefulNode,
+    Step,
+    WorkersNode,
+)
 
 
 @final
@@ -26,7 +45,15 @@ class Settings:
     worker: WorkerOptions
     is_tuned: bool
     """Whether the number of workers is to be found by measuring."""
-    on_error: SkipErrors | None
+    on_error: SkipErrors | None = None
+    num_sent: int | None = None
+    """How many of the lowest steps workers may do; by default, all that they can."""
+    pool: Pool | None = None
+    """Worker processes that streams which run side by side share."""
+    num_beside: int = 1
+    """How many streams run side by side, and share the threads that one would have."""
+    limits: FilterLimits | None = None
+    """How many elements each filter may leave out."""
 
     @property
     def runs_ahead(self) -> bool:
@@ -34,44 +61,123 @@ class Settings:
         return self.read.num_threads > 0 and self.read.prefetch_buffer_size > 0
 
 
-def open_stages(
-    plan: Node, settings: Settings, counters: Counters, *, in_order: bool = False
-) -> Stage:
+def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
     """Give the top stage of a plan.
 
-    Where batches are to be formed `in_order`, they can begin at any record.
+    From the top down, steps that follow each other are one segment. It ends at the records of a
+    source or dataset, or at a node with a state of its own, under which others begin.
     """
+    steps: list[Step | BatchNode] = []
+    bottom, num_above = plan, None
+    while isinstance(bottom, Step | BatchNode | HintNode):
+        match bottom:
+            case ReadNode():
+                settings = replace(settings, read=bottom.options)
+            case WorkersNode():
+                settings = _with_workers(bottom, settings, counters)
+                num_above = len(steps)
+            case HintNode():
+                pass
+            case FilterNode():
+                steps.append(replace(bottom, limits=settings.limits))
+            case _:
+                steps.append(bottom)
+        bottom = bottom.parent
+    steps.reverse()
+    if isinstance(bottom, StatefulNode):
+        return _open_upper(bottom, steps, settings, counters)
+    if isinstance(bottom, AccessNode) and not bottom.is_dense:
+        bottom = replace(bottom, limits=settings.limits)
+    for number, step in enumerate(steps):
+        steps[number] = replace(step, parent=steps[number - 1] if number else bottom)
+    num_sent = None if num_above is None else len(steps) - num_above
+    lowest = replace(settings, num_sent=num_sent)
+    segment = steps[-1] if steps else bottom
+    first = counters.add_steps([step_name(bottom), *(step.label for step in steps)])
+    if not any(isinstance(step, BatchNode) and step.is_dense for step in steps):
+        return _open(segment, lowest, counters, first, in_order=False)
+    return AlignStage(
+        segment,
+        lambda in_order: _open(segment, lowest, counters, first, in_order=in_order),
+    )
+
+
+def _with_workers(node: WorkersNode, settings: Settings, counters: Counters) -> Settings:
+    """Give settings with worker processes, which all segments below share."""
+    pool = Pool(num_workers=node.options.num_workers, options=node.worker, counters=counters)
+    return replace(settings, multiprocessing=node.options, worker=node.worker, pool=pool)
+
+
+def _open_upper(
+    node: StatefulNode, steps: list[Step | BatchNode], settings: Settings, counters: Counters
+) -> Stage:
+    is_lazy = isinstance(node, InterleaveNode)
+    num_open = min(node.cycle, node.count) if is_lazy else len(node.parents)
+    settings = replace(settings, num_beside=settings.num_beside * max(1, num_open))
+    if is_lazy:  # they come when the workers have long been told what there is to do
+        settings = replace(settings, multiprocessing=MultiprocessingOptions())
+    parents = [open_stages(parent, settings, counters) for parent in node.parents]
+    counters.add_steps([node.label, *(step.label for step in steps)])
+    clocks = counters.steps[-len(steps) :] if steps else []
+    num_splits = sum(isinstance(step, FlatMapNode) for step in steps)
+    stage: Stage
+    if is_lazy:  # thousands may come and go, so their steps are not counted one by one
+        stage = InterleaveStage(
+            node,
+            lambda opened: open_stages(opened, settings, Counters()),
+            num_flat_maps=num_splits,
+        )
+    else:
+        stage = open_stateful(node, parents, num_flat_maps=num_splits)
+    if not steps:
+        return stage
+    portions = PortionStage(stage)
+    return PacedStage(stack_steps(portions, steps, clocks), portions)
+
+
+def _open(
+    plan: Node, settings: Settings, counters: Counters, first: int, *, in_order: bool
+) -> Stage:
     skips = settings.on_error is not None
-    high = cut_plan(plan, skips_errors=skips, below_batches=in_order)
-    low = cut_plan(plan, skips_errors=skips, below_batches=True)
+    high = cut_plan(plan, skips_errors=skips, below_batches=False, in_order=in_order)
+    sent = cut_plan(
+        plan,
+        skips_errors=skips,
+        below_batches=False,
+        in_order=in_order,
+        most_read=settings.num_sent,
+    )
+    low = cut_plan(plan, skips_errors=skips, below_batches=True, in_order=in_order)
 
     def by_processes(num_workers: int) -> tuple[Stage, ProcessExecutor]:
+        pool = settings.pool
+        if pool is None or not pool.is_open:
+            pool = Pool(num_workers=num_workers, options=settings.worker, counters=counters)
         executor = ProcessExecutor(
-            high,
-            num_workers=num_workers,
+            sent,
+            pool,
             buffer_size=settings.multiprocessing.per_worker_buffer_size,
             read=settings.read,
-            options=settings.worker,
-            counters=counters,
         )
-        return stack_stages(high, executor, counters, needs_thread=True), executor
+        return stack_stages(sent, executor, counters, first, needs_thread=True), executor
 
     if settings.multiprocessing.num_workers:
         counters.executor = "processes"
         return by_processes(settings.multiprocessing.num_workers)[0]
 
-    inline = stack_stages(high, InlineExecutor(open_reader(high)), counters)
+    inline = stack_stages(high, InlineExecutor(open_reader(high)), counters, first)
     if not settings.runs_ahead:
         return inline
     ways = [Way(kind="inline", size=1, open=lambda: (inline, None))]
-    if settings.read.num_threads > 1:
+    num_threads = settings.read.num_threads // settings.num_beside
+    if num_threads > 1:
         threads = ThreadExecutor(
             open_reader(low), most_positions_ahead=settings.read.prefetch_buffer_size
         )
-        stage = stack_stages(low, threads, counters)
+        stage = stack_stages(low, threads, counters, first)
         ways += [
             Way(kind="threads", size=size, open=lambda: (stage, threads))
-            for size in _doubling(settings.read.num_threads)
+            for size in _doubling(num_threads)
         ]
     if settings.is_tuned:
         ways += [

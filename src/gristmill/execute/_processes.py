@@ -6,19 +6,17 @@ out, as far as the memory goes. A worker that dies is replaced, and its ranges a
 they are pure functions, so nothing is lost, repeated or changed.
 """
 
-import itertools
 from collections import deque
 from typing import final
 
 from gristmill.errors import ClosedError, PlanError
 from gristmill.execute._block import Block
-from gristmill.execute._crew import Crew
 from gristmill.execute._executor import Executor
 from gristmill.execute._outcome import Outcome
+from gristmill.execute._pool import Pool
 from gristmill.execute._reader import Cut
 from gristmill.execute._task import Task
-from gristmill.observe import Counters
-from gristmill.options import ReadOptions, WorkerOptions
+from gristmill.options import ReadOptions
 
 MOST_BLOCKS = 64
 """Ranges under way for each worker, however slow the earliest is."""
@@ -42,35 +40,26 @@ class ProcessExecutor(Executor):
     def __init__(
         self,
         cut: Cut,
+        pool: Pool,
         *,
-        num_workers: int,
         buffer_size: int,
         read: ReadOptions,
-        options: WorkerOptions,
-        counters: Counters,
     ) -> None:
-        self._num_workers = num_workers
-        self._wanted_positions = num_workers * (1 + buffer_size)
-        self._budget = options.memory_budget_bytes
-        self._counters = counters
+        self._pool = pool
+        self._job = pool.join(cut, read)
+        self._buffer_size = buffer_size
+        self._budget = pool.options.memory_budget_bytes
+        self._counters = pool.counters
         self._tasks: deque[Task] = deque()
-        self._todo: deque[Task] = deque()
-        self._numbers = itertools.count()
-        self._most_blocks_ahead = 2 * num_workers
+        self._todo = pool.todo
+        self._most_blocks_ahead = 2 * pool.num_workers
         self._calm_blocks = 0
         self._usual_seconds = self.block_seconds
         self._bytes_per_position = 0.0
         self._is_interrupted = False
         self._is_closed = False
-        self._crew = Crew(
-            cut,
-            read=read,
-            num_workers=num_workers,
-            options=options,
-            todo=self._todo,
-            numbers=self._numbers,
-            counters=counters,
-        )
+        self._is_disposed = False
+        self._crew = pool.crew
 
     def start(self) -> None:
         """Start the workers, and do not wait for them."""
@@ -84,6 +73,15 @@ class ProcessExecutor(Executor):
     def take_failure(self) -> BaseException | None:
         """Give the reason why the workers will not come up, if there is one."""
         return self._crew.take_failure()
+
+    @property
+    def _num_workers(self) -> int:
+        """Its share of the workers: what it has under way keeps so many busy."""
+        return -(-self._pool.num_workers // self._pool.num_users)
+
+    @property
+    def _wanted_positions(self) -> int:
+        return self._num_workers * (1 + self._buffer_size)
 
     @property
     def has_room(self) -> bool:
@@ -107,7 +105,7 @@ class ProcessExecutor(Executor):
 
     def submit(self, positions: range) -> None:
         self._crew.start()
-        task = Task(next(self._numbers), positions)
+        task = Task(next(self._pool.numbers), positions, job=self._job)
         self._tasks.append(task)
         self._todo.append(task)
         self._hand_out()
@@ -136,7 +134,8 @@ class ProcessExecutor(Executor):
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        self._todo.clear()
+        for task in [task for task in self._todo if task.is_cancelled]:
+            self._todo.remove(task)
         self._is_interrupted = False
 
     def interrupt(self) -> None:
@@ -144,12 +143,16 @@ class ProcessExecutor(Executor):
         self._crew.wake()
 
     def close(self) -> None:
-        self._is_closed = True
-        self._crew.close()
+        if not self._is_closed:
+            self._is_closed = True
+            self._pool.leave()
+        self._crew.wake()
 
     def dispose(self) -> None:
         self.cancel()
-        self._crew.dispose()
+        if not self._is_disposed:
+            self._is_disposed = True
+            self._pool.dispose()
 
     def _hand_out(self) -> None:
         """Hand out as much as was asked for: while the consumer pauses nobody hands out more."""
@@ -203,4 +206,4 @@ class ProcessExecutor(Executor):
         counters.blocks_ready = sum(task.is_done for task in self._tasks)
         counters.blocks_under_way = len(self._tasks) - counters.blocks_ready
         counters.shared_bytes = self._crew.shared_bytes
-        counters.num_workers = self._num_workers
+        counters.num_workers = self._pool.num_workers

@@ -11,14 +11,16 @@ into it is known only in order. For threads every batch is: they read records si
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill.execute._access import access_reader
 from gristmill.execute._batch import batch_reader
 from gristmill.execute._block import Block
+from gristmill.execute._fetch import around_none
 from gristmill.execute._filter import filter_step
 from gristmill.execute._flat_map import flat_map_step
 from gristmill.execute._map import map_step, map_with_index_step, random_map_step
@@ -27,6 +29,7 @@ from gristmill.execute._sample import sample_reader
 from gristmill.execute._tolerate import tolerant_reader, tolerant_step
 from gristmill.execute._track import Cursor
 from gristmill.plan import (
+    AccessNode,
     BatchNode,
     FilterNode,
     FlatMapNode,
@@ -35,7 +38,7 @@ from gristmill.plan import (
     Node,
     RandomMapNode,
     Step,
-    sample_of,
+    base_of,
     steps_of,
 )
 
@@ -52,6 +55,8 @@ class Cut:
     num_read: int
     skips_errors: bool
     """Whether records that raise are left out."""
+    in_order: bool = False
+    """Whether batches are formed in order, from wherever the stream stands."""
 
     @cached_property
     def steps(self) -> list[Step | BatchNode]:
@@ -64,19 +69,34 @@ class Cut:
         return num_flat_maps(self.plan)
 
     @property
+    def is_strict(self) -> bool:
+        """Whether an absent element is in the way: batches are to begin at multiples."""
+        batches = [step for step in self.steps if isinstance(step, BatchNode) and step.is_dense]
+        return bool(batches) and not self.in_order
+
+    @property
     def base(self) -> Node:
         """The node whose positions are read."""
-        return self.steps[self.num_read - 1] if self.num_read else sample_of(self.plan)
+        return self.steps[self.num_read - 1] if self.num_read else base_of(self.plan)
 
 
-def cut_plan(plan: Node, *, skips_errors: bool, below_batches: bool) -> Cut:
-    """Cut a plan as high as it goes, or below the first batch."""
+def cut_plan(
+    plan: Node,
+    *,
+    skips_errors: bool,
+    below_batches: bool,
+    in_order: bool = False,
+    most_read: int | None = None,
+) -> Cut:
+    """Cut a plan as high as it goes, or below the first batch; read at most so many steps."""
     steps = steps_of(plan)
     # A batch of what is left after skipping is formed in order, like one after a filter.
-    low = below_batches or skips_errors
+    low = below_batches or skips_errors or in_order
     is_above = [isinstance(step, BatchNode) and (low or not step.is_dense) for step in steps]
     num_read = is_above.index(True) if True in is_above else len(steps)
-    return Cut(plan=plan, num_read=num_read, skips_errors=skips_errors)
+    if most_read is not None:
+        num_read = min(num_read, most_read)
+    return Cut(plan=plan, num_read=num_read, skips_errors=skips_errors, in_order=in_order)
 
 
 def splits_batch(plan: Node, cursor: Cursor) -> bool:
@@ -85,7 +105,7 @@ def splits_batch(plan: Node, cursor: Cursor) -> bool:
     Where a bad record was skipped, the batches after it begin elsewhere.
     """
     cut = cut_plan(plan, skips_errors=False, below_batches=False)
-    num_records = sample_of(plan).length()
+    num_records = base_of(plan).length()
     return cursor[0] < num_records and cursor[0] % cut.base.records_per_position > 0
 
 
@@ -94,11 +114,19 @@ def open_reader(cut: Cut, allocate: Allocate = np.empty) -> Read:
 
     `allocate` makes the arrays of the batches that it gives.
     """
-    sample = sample_of(cut.plan)
+    base = base_of(cut.plan)
     num_splits = num_flat_maps(cut.plan)
-    read = sample_reader(sample, num_flat_maps=num_splits)
+    if isinstance(base, AccessNode):
+        read = access_reader(
+            base,
+            np.empty if cut.num_read else allocate,
+            num_flat_maps=num_splits,
+            is_strict=cut.is_strict,
+        )
+    else:
+        read = sample_reader(base, num_flat_maps=num_splits)
     if cut.skips_errors:
-        read = tolerant_reader(sample, read, num_flat_maps=num_splits)
+        read = tolerant_reader(base, read, num_flat_maps=num_splits)
     read = _timed(read)
     for number, step in enumerate(cut.steps[: cut.num_read], start=1):
         if isinstance(step, BatchNode):
@@ -113,7 +141,7 @@ def step_runner(step: Step, later: Sequence[Step | BatchNode]) -> Callable[[Bloc
     """Give the function that runs a step on a block; `later` are the steps above it."""
     match step:
         case MapNode():
-            return map_step(step)
+            return partial(around_none, map_step(step)) if step.skips_none else map_step(step)
         case MapWithIndexNode():
             return map_with_index_step(step)
         case RandomMapNode():

@@ -11,34 +11,39 @@ from gristmill.errors import SourceError
 from gristmill.execute._blame import blame, call_each
 from gristmill.execute._block import Block
 from gristmill.execute._outcome import Outcome
-from gristmill.execute._track import DenseTrack
+from gristmill.execute._track import DenseTrack, Track
 from gristmill.order import BlockSampler
-from gristmill.plan import SampleNode
+from gristmill.plan import Node, SampleNode, SourceNode
 from gristmill.sources import ArraySource
 from gristmill.types import Span, SupportsGetItems
 
 WINDOW = 16_384
 """Keys found in one go: a shuffle takes as many calls of NumPy for 100 of them as for 10,000."""
 
-ReadRecords: TypeAlias = Callable[[Span, DenseTrack], Outcome]
+ReadRecords: TypeAlias = Callable[[Span, Track], Outcome]
 
 
 def sample_reader(node: SampleNode, *, num_flat_maps: int) -> Callable[[range], Outcome]:
     """Give the function that reads a range of positions."""
-    read_records = _record_reader(node)
+    read = record_reader(node.parent, blamed=node)
     if not isinstance(node.sampler, BlockSampler):
-        return _reader_for_users_sampler(node, read_records, num_flat_maps)
-    find_keys = _keys_in_windows(node, node.sampler)
+        return _reader_for_users_sampler(node, read, num_flat_maps)
+    sampler = node.sampler
+    find_keys = in_windows(
+        lambda positions: sampler.keys(node.indices(positions)),
+        end=node.length(),
+        epoch=sampler.num_records,
+    )
 
-    def read(positions: range) -> Outcome:
+    def read_positions(positions: range) -> Outcome:
         track = DenseTrack.of_records(positions, num_flat_maps=num_flat_maps)
-        return read_records(find_keys(positions), track)
+        return read(find_keys(positions), track)
 
-    return read
+    return read_positions
 
 
-def _keys_in_windows(node: SampleNode, sampler: BlockSampler) -> Callable[[range], Span]:
-    end = node.length()
+def in_windows(find: Callable[[range], Span], *, end: int, epoch: int) -> Callable[[range], Span]:
+    """Give a function that finds keys ahead: of up to an epoch, and not past the end."""
     window: tuple[int, Span] = (0, range(0))  # replaced as a whole: threads may share it
 
     def find_keys(positions: range) -> Span:
@@ -49,10 +54,10 @@ def _keys_in_windows(node: SampleNode, sampler: BlockSampler) -> Callable[[range
             # are left to other workers. With few records, each epoch in the window would be
             # shuffled for its own.
             follows = first < positions.start <= first + len(keys) + WINDOW
-            ahead = min(WINDOW, sampler.num_records) if follows else 0
+            ahead = min(WINDOW, epoch) if follows else 0
             first = positions.start
-            wanted = range(first, min(max(first + ahead, positions.stop), end))
-            keys = sampler.keys(node.indices(wanted))
+            wanted = range(first, max(min(first + ahead, end), positions.stop))
+            keys = find(wanted)
             window = first, keys
         return keys[positions.start - first : positions.stop - first]
 
@@ -91,18 +96,19 @@ def _reader_for_users_sampler(
     return read
 
 
-def _record_reader(node: SampleNode) -> ReadRecords:
-    source: Any = node.parent.source
-    num_records = node.parent.length()
+def record_reader(node: SourceNode, *, blamed: Node) -> ReadRecords:
+    """Give the function that reads records by their keys; errors name the node `blamed`."""
+    source: Any = node.source
+    num_records = node.length()
 
-    def read_one_by_one(keys: Span, track: DenseTrack) -> Outcome:
+    def read_one_by_one(keys: Span, track: Track) -> Outcome:
         numbers = keys if isinstance(keys, range) else keys.tolist()
-        rows, error = call_each(node, track, source.__getitem__, numbers)
+        rows, error = call_each(blamed, track, source.__getitem__, numbers)
         if isinstance(error, IndexError):
             error.add_note(f"The source says that it has {num_records} records.")
         return Outcome(Block(rows, track[: len(rows)]), error, len(rows))
 
-    def read_at_once(keys: Span, track: DenseTrack) -> Outcome:
+    def read_at_once(keys: Span, track: Track) -> Outcome:
         numbers = keys if isinstance(keys, range) else keys.tolist()
         try:
             rows = list(source.__getitems__(numbers))
@@ -112,7 +118,9 @@ def _record_reader(node: SampleNode) -> ReadRecords:
                 )
         except Exception as error:
             by_one = read_one_by_one(keys, track)  # finds the record to blame
-            return by_one if by_one.error else Outcome(Block.empty(), blame(error, node, track, 0))
+            return (
+                by_one if by_one.error else Outcome(Block.empty(), blame(error, blamed, track, 0))
+            )
         return Outcome(Block(rows, track))
 
     if isinstance(source, ArraySource) and source.is_columnar:

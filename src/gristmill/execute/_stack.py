@@ -1,20 +1,21 @@
 """Put the steps that run in order on top of what an executor computes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gristmill.execute._batch import BatchStage
 from gristmill.execute._executor import Executor
 from gristmill.execute._feed import FeedStage
 from gristmill.execute._reader import Cut, step_runner
 from gristmill.execute._stage import Stage, StepStage
-from gristmill.observe import Counters
-from gristmill.plan import BatchNode
+from gristmill.observe import Counters, StepClock
+from gristmill.plan import BatchNode, Step
 
 
 def stack_stages(
     cut: Cut,
     executor: Executor,
     counters: Counters,
+    first_step: int = 0,
     *,
     length: int | None = None,
     num_steps: int | None = None,
@@ -22,22 +23,34 @@ def stack_stages(
 ) -> Stage:
     """Give the stage of the first `num_steps` steps, over the first `length` positions.
 
-    By default that is all of them.
+    By default that is all of them. The counters count them from `first_step` on.
     """
     stage: Stage = FeedStage(
         executor,
         length=cut.base.length() if length is None else length,
         num_needed=_need(cut) if length is None else _all,
         records_per_position=cut.base.records_per_position,
+        num_flat_maps=cut.num_flat_maps,
         counters=counters,
+        first_step=first_step,
         needs_thread=needs_thread,
     )
-    for number, step in enumerate(cut.steps[cut.num_read : num_steps], start=cut.num_read + 1):
-        clock = counters.steps[number]
+    return stack_steps(
+        stage,
+        cut.steps[cut.num_read : num_steps],
+        counters.steps[first_step + 1 + cut.num_read :],
+    )
+
+
+def stack_steps(
+    stage: Stage, steps: Sequence[Step | BatchNode], clocks: Sequence[StepClock]
+) -> Stage:
+    """Give the stage of some steps on top of another stage."""
+    for number, (step, clock) in enumerate(zip(steps, clocks, strict=False), start=1):
         if isinstance(step, BatchNode):
             stage = BatchStage(step, stage, clock)
         else:
-            stage = StepStage(step_runner(step, cut.steps[number:]), stage, clock)
+            stage = StepStage(step_runner(step, steps[number:]), stage, clock)
     return stage
 
 

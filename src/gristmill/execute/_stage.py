@@ -21,9 +21,14 @@ class Stage(ABC):
         After an error the stage may only be told to `seek`.
         """
 
+    @property
     @abstractmethod
-    def seek(self, cursor: Cursor) -> None:
-        """Go on from a cursor, and forget what was read ahead."""
+    def start(self) -> Cursor:
+        """Where the stream begins."""
+
+    @abstractmethod
+    def seek(self, cursor: Cursor) -> Cursor:
+        """Go on from a cursor, and forget what was read ahead; give the cursor in local numbers."""
 
     @property
     @abstractmethod
@@ -48,6 +53,10 @@ class UpperStage(Stage):
 
     def __init__(self, parent: Stage) -> None:
         self.parent = parent
+
+    @property
+    def start(self) -> Cursor:
+        return self.parent.start
 
     @property
     def needs_thread(self) -> bool:
@@ -81,14 +90,15 @@ class StepStage(UpperStage):
         self._clock.add(made.spent[-1])
         return self._skip.drop(made)
 
-    def seek(self, cursor: Cursor) -> None:
-        self._skip = Skip(cursor)
-        self.parent.seek(cursor)
+    def seek(self, cursor: Cursor) -> Cursor:
+        local = self.parent.seek(cursor)
+        self._skip = Skip(local)
+        return local
 
 
 @final
 class Skip:
-    """Drops what lies before a cursor: pieces of a flat map that were already given."""
+    """Drops what lies before a local cursor: pieces of a flat map that were already given."""
 
     def __init__(self, cursor: Cursor | None = None) -> None:
         self._cursor = cursor

@@ -17,14 +17,13 @@ from gristmill.checkpoint import Position, SkippedRecord
 from gristmill.errors import ClosedError
 from gristmill.execute._ahead import Ahead
 from gristmill.execute._allocator import keep_memory_warm
-from gristmill.execute._blame import add_note_once, step_name
+from gristmill.execute._blame import add_note_once
 from gristmill.execute._open import Settings, open_stages
 from gristmill.execute._outcome import Outcome
-from gristmill.execute._reader import num_flat_maps, splits_batch
 from gristmill.execute._stage import Stage
 from gristmill.execute._track import Cursor
 from gristmill.observe import Counters
-from gristmill.plan import Node, sample_of, steps_of
+from gristmill.plan import Node
 from gristmill.types import Element
 
 BUSY_SHARE = 0.5
@@ -51,15 +50,12 @@ class Stream:
 
     def __init__(self, plan: Node, settings: Settings) -> None:
         keep_memory_warm()
-        steps = steps_of(plan)
-        self.counters = Counters([step_name(sample_of(plan)), *(step.label for step in steps)])
-        self._plan = plan
+        self.counters = Counters()
         self._settings = settings
-        self._is_in_order = False
         self._engine = _Engine(open_stages(plan, settings, self.counters))
         # Without this, what runs in the background would outlive a stream that nobody holds.
         self._end_at_collection = weakref.finalize(self, self._engine.end)
-        self._handout = _Handout((0,) * (1 + num_flat_maps(plan)))
+        self._handout = _Handout(self._engine.stage.start)
         self._skips: list[tuple[Cursor, SkippedRecord]] = []
         self._is_unsure = False
         self._is_closed = False
@@ -91,8 +87,6 @@ class Stream:
     def seek(self, position: Position) -> None:
         """Go on from a position."""
         self._is_unsure = True
-        if not self._is_in_order and splits_batch(self._plan, position.cursor):
-            self._run_in_order()
         self._engine.seek(position.cursor)
         self.counters.take_back()
         self._handout = _Handout(position.cursor)
@@ -115,16 +109,6 @@ class Stream:
         self._handout = _Handout(self.cursor)
         self._engine.close()
         self._end_at_collection.detach()  # not before: Ctrl-C may come meanwhile
-
-    def _run_in_order(self) -> None:
-        """Form batches from wherever the stream stands, instead of at multiples of their size."""
-        self._engine.end()
-        self._engine = _Engine(
-            open_stages(self._plan, self._settings, self.counters, in_order=True)
-        )
-        self._end_at_collection.detach()
-        self._end_at_collection = weakref.finalize(self, self._engine.end)
-        self._is_in_order = True
 
     def _refill(self) -> None:
         """Get the next block, or raise what stands in its place."""

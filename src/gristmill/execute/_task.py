@@ -42,6 +42,7 @@ class Task:
         "answer",
         "error",
         "is_cancelled",
+        "job",
         "num_bytes",
         "num_holders",
         "number",
@@ -50,8 +51,10 @@ class Task:
         "tries",
     )
 
-    def __init__(self, number: int, positions: range, *, tries: int = 0) -> None:
+    def __init__(self, number: int, positions: range, *, job: int = 0, tries: int = 0) -> None:
         self.number = number
+        self.job = job
+        """Of which plan the positions are, where workers have several."""
         self.positions = positions
         self.answer: Answer | None = None
         self.error: BaseException | None = None
@@ -92,8 +95,8 @@ class Task:
         first, last = self.positions.start, self.positions.stop
         for part in (range(first, position), range(position + 1, last)):
             if part:
-                self.parts.append(Task(next(numbers), part))
-        culprit = Task(next(numbers), range(position, position + 1), tries=self.tries)
+                self.parts.append(Task(next(numbers), part, job=self.job))
+        culprit = Task(next(numbers), range(position, position + 1), job=self.job, tries=self.tries)
         self.parts.insert(position > first, culprit)
         return list(self.parts), culprit
 

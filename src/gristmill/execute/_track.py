@@ -5,42 +5,65 @@ each flat map of the plan, how many pieces of it were already given. Cursors gro
 (compared as tuples) and do not depend on how it was cut into blocks. Reading on from the cursor
 after an element gives the next one.
 
+A stage that keeps something from one element to the next (a window, open bins) is at another kind
+of place. It numbers what it gives, `states` tells its state before each number, and in the cursor
+that stands in place of the position. Within the engine, cursors are *local*: numbers only.
+
 As long as elements are evenly spaced records, or batches of them, a track is a few integers
 (`DenseTrack`). After a filter or a flat map it has a row for each element (`SparseTrack`).
 """
 
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
 from gristmill.types import Indices
 
-Cursor: TypeAlias = tuple[int, ...]
+Cursor: TypeAlias = tuple[Any, ...]
+"""A position and numbers of pieces; or the state of a stage and numbers of pieces."""
+
+States: TypeAlias = Callable[[int], Any]
+"""What the state of a stage is when the element of a number comes next."""
 
 
 @final
 class DenseTrack:
     """Element i is made of the `size` records from `first + i * size` on; `end` cuts the last."""
 
-    __slots__ = ("_count", "_end", "_first", "_num_flat_maps", "_size")
+    __slots__ = ("_count", "_end", "_first", "_num_flat_maps", "_size", "_states")
 
-    def __init__(self, first: int, count: int, *, size: int, end: int, num_flat_maps: int) -> None:
+    def __init__(
+        self,
+        first: int,
+        count: int,
+        *,
+        size: int,
+        end: int,
+        num_flat_maps: int,
+        states: States | None = None,
+    ) -> None:
         self._first = first
         self._count = count
         self._size = size
         self._end = end
         self._num_flat_maps = num_flat_maps
+        self._states = states
 
     @staticmethod
-    def of_records(positions: range, *, num_flat_maps: int) -> "DenseTrack":
-        """Give the track of sampled records."""
+    def of_records(
+        positions: range, *, num_flat_maps: int, states: States | None = None
+    ) -> "DenseTrack":
+        """Give the track of sampled records, or of numbered elements of a stage."""
         return DenseTrack(
             positions.start,
             len(positions),
             size=1,
             end=positions.stop,
             num_flat_maps=num_flat_maps,
+            states=states,
         )
 
     def __len__(self) -> int:
@@ -57,15 +80,16 @@ class DenseTrack:
 
     def after(self, row: int) -> Cursor:
         """Give the cursor after an element."""
-        end = min(self._first + (row + 1) * self._size, self._end)
-        return (end,) + (0,) * self._num_flat_maps
+        end = self._end_of(row)
+        place = end if self._states is None else self._states(end)
+        return (place,) + (0,) * self._num_flat_maps
 
     def position(self, row: int) -> int:
         """Give the position of the record an element is made of: of a batch, the last."""
-        return self.after(row)[0] - 1
+        return self._end_of(row) - 1
 
     def num_until(self, cursor: Cursor) -> int:
-        """Count the elements that lie before a cursor."""
+        """Count the elements that lie before a local cursor."""
         if cursor[0] >= self._end:
             return self._count
         return max(0, (cursor[0] - self._first) // self._size)
@@ -78,11 +102,21 @@ class DenseTrack:
         ends[:, 0] = np.minimum(starts[:, 0] + self._size, self._end)
         origins = starts.copy()
         origins[:, 0] = ends[:, 0] - 1
-        return SparseTrack(origins, starts, ends)
+        return SparseTrack(origins, starts, ends, self._states)
+
+    def _end_of(self, row: int) -> int:
+        return min(self._first + (row + 1) * self._size, self._end)
 
     def _like(self, first: int, count: int, size: int) -> "DenseTrack":
         end = min(first + count * size, self._end)
-        return DenseTrack(first, count, size=size, end=end, num_flat_maps=self._num_flat_maps)
+        return DenseTrack(
+            first,
+            count,
+            size=size,
+            end=end,
+            num_flat_maps=self._num_flat_maps,
+            states=self._states,
+        )
 
 
 @final
@@ -98,29 +132,31 @@ class SparseTrack:
     origins: Indices
     starts: Indices
     ends: Indices
+    states: States | None = None
 
     def __len__(self) -> int:
         return len(self.ends)
 
     def __getitem__(self, part: slice | Indices) -> "SparseTrack":
-        return SparseTrack(self.origins[part], self.starts[part], self.ends[part])
+        return SparseTrack(self.origins[part], self.starts[part], self.ends[part], self.states)
 
     def batched(self, size: int) -> "SparseTrack":
         """Give the track of elements that each unite `size` of these; the last what is left."""
         firsts = np.arange(0, len(self), size)
         lasts = np.minimum(firsts + size, len(self)) - 1
-        return SparseTrack(self.origins[lasts], self.starts[firsts], self.ends[lasts])
+        return SparseTrack(self.origins[lasts], self.starts[firsts], self.ends[lasts], self.states)
 
     def after(self, row: int) -> Cursor:
         """Give the cursor after an element."""
-        return tuple(self.ends[row].tolist())
+        place, *pieces = self.ends[row].tolist()
+        return (place if self.states is None else self.states(place), *pieces)
 
     def position(self, row: int) -> int:
         """Give the position of the record an element is made of: of a batch, the last."""
         return int(self.origins[row, 0])
 
     def num_until(self, cursor: Cursor) -> int:
-        """Count the elements that lie before a cursor."""
+        """Count the elements that lie before a local cursor."""
         return sum(tuple(end) <= cursor for end in self.ends.tolist())
 
     def sparse(self) -> "SparseTrack":
@@ -137,7 +173,13 @@ class SparseTrack:
         origins[:, level] = ends[:, level] = pieces + 1
         is_last = pieces == counts[parents] - 1
         ends[is_last] = self.ends[parents[is_last]]
-        return SparseTrack(origins, starts, ends)
+        return SparseTrack(origins, starts, ends, self.states)
+
+
+def index_track(indices: Indices) -> SparseTrack:
+    """Give the track of elements that were asked for by index, in no order."""
+    column = indices.reshape(-1, 1)
+    return SparseTrack(column, column, column)
 
 
 Track: TypeAlias = DenseTrack | SparseTrack
@@ -150,4 +192,36 @@ def concatenate_tracks(tracks: list[Track]) -> SparseTrack:
         np.concatenate([track.origins for track in rows]),
         np.concatenate([track.starts for track in rows]),
         np.concatenate([track.ends for track in rows]),
+        _joined_states(rows),
     )
+
+
+def _joined_states(tracks: list[SparseTrack]) -> States | None:
+    parts: list[tuple[int, States]] = []
+    for track in tracks:
+        first = int(track.starts[0, 0])
+        if isinstance(track.states, _JoinedStates):
+            parts += track.states.parts_from(first)
+        elif track.states is not None:
+            parts.append((first, track.states))
+    return _JoinedStates(parts) if parts else None
+
+
+@final
+class _JoinedStates:
+    """The states of several tracks that follow each other."""
+
+    def __init__(self, parts: list[tuple[int, States]]) -> None:
+        self._firsts = [first for first, _ in parts]
+        self._states = [states for _, states in parts]
+
+    def __call__(self, number: int) -> Any:
+        return self._states[self._place(number)](number)
+
+    def parts_from(self, number: int) -> list[tuple[int, States]]:
+        """Give the parts with that number and later ones: what lies before is let go."""
+        place = self._place(number)
+        return list(zip(self._firsts[place:], self._states[place:], strict=True))
+
+    def _place(self, number: int) -> int:
+        return max(0, bisect_right(self._firsts, number) - 1)

@@ -67,7 +67,7 @@ class TunedStage(Stage):
     def __init__(self, ways: Sequence[Way], start: Cursor, counters: Counters) -> None:
         self._ways = list(ways)
         self._counters = counters
-        self._cursor = start
+        self._start = self._cursor = start
         self._opened: dict[Way, tuple[Stage, Executor | None]] = {}
         self._best = self._way = ways[0]
         self._best_rate = 0.0
@@ -101,10 +101,14 @@ class TunedStage(Stage):
                 self._judge(self._window)
         return outcome
 
-    def seek(self, cursor: Cursor) -> None:
+    @property
+    def start(self) -> Cursor:
+        return self._start
+
+    def seek(self, cursor: Cursor) -> Cursor:
         self._cursor = cursor
-        self._stage.seek(cursor)
         self._window = _Window(WARM_UP_SECONDS)
+        return self._stage.seek(cursor)
 
     @property
     def needs_thread(self) -> bool:

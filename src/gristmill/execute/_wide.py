@@ -19,7 +19,9 @@ class WideReader:
         self._cut = cut
         self._read = read
         self._num_threads = num_threads
-        self._low = cut_plan(cut.plan, skips_errors=cut.skips_errors, below_batches=True)
+        self._low = cut_plan(
+            cut.plan, skips_errors=cut.skips_errors, below_batches=True, in_order=cut.in_order
+        )
         self._most_ahead = most_ahead
         self._threads: ThreadExecutor | None = None
 

@@ -43,10 +43,10 @@ def run_worker(line: int) -> None:
         worker_init_fn = next(orders)  # first of all: loading the rest may need what it does
         if worker_init_fn is not None:
             worker_init_fn(number, num_workers)
-        cut, read_options = next(orders)
+        jobs = next(orders)
         refuse_pytrees(classes_of(pytrees))
         apply_filters(settings)
-        worker = Worker(cut, line_to_parent, number, read_options)
+        worker = Worker(jobs, line_to_parent, number)
     except BaseException as error:
         told = dump_error(error, where=f"Starting worker {number}")
         line_to_parent.send(("failed", told))
@@ -95,21 +95,13 @@ class Line:
 class Worker:
     """Computes ranges, and sends what comes of them."""
 
-    def __init__(self, cut: Cut, line: Line, number: int, read_options: ReadOptions) -> None:
-        self._cut = cut
+    def __init__(self, jobs: Sequence[tuple[Cut, ReadOptions]], line: Line, number: int) -> None:
         self._line = line
         self._sender = Sender()
         self._number = number
         self._arena = Arena()
         self._todo: deque[Any] = deque()
-        above = cut.steps[cut.num_read :]
-        self._draws_above = any(isinstance(step, RandomMapNode) for step in above)
-        self._read = WideReader(
-            cut,
-            open_reader(cut, self._arena.empty),
-            num_threads=read_options.num_threads,
-            most_ahead=read_options.prefetch_buffer_size,
-        )
+        self._jobs = [_Job(cut, options, self._arena) for cut, options in jobs]
 
     def run(self, channel: Channel) -> None:
         """Do what the parent says until it is gone."""
@@ -135,27 +127,28 @@ class Worker:
             case _:
                 raise AssertionError(f"the parent said {message!r}")
 
-    def _work(self, number: int, positions: range, is_careful: bool) -> None:
+    def _work(self, number: int, job_number: int, positions: range, is_careful: bool) -> None:
         """Compute a range and send its outcome."""
+        job = self._jobs[job_number]
         try:
             if is_careful:
-                self._try_each(positions)
+                self._try_each(job.cut, positions)
             self._arena.begin(len(positions))
-            self._send(number, self._read(positions), len(positions))
+            self._send(number, job, job.read(positions), len(positions))
         except ConnectionError:
             raise
         except BaseException as error:  # of ours, no memory; the user's KeyboardInterrupt
-            nothing, _ = self._dump_block(Block.empty(), [])
+            nothing, _ = self._dump_block(job, Block.empty(), [])
             self._line.send(("done", number, nothing, [], [], [], self._dump_error(error), ()))
 
-    def _send(self, number: int, outcome: Outcome, num_positions: int) -> None:
+    def _send(self, number: int, job: "_Job", outcome: Outcome, num_positions: int) -> None:
         error = outcome.error
         skips = [(skip.cursor, skip.record, self._dump_error(skip.error)) for skip in outcome.skips]
         try:
-            payload, buffers = self._dump_block(outcome.block, skips)
+            payload, buffers = self._dump_block(job, outcome.block, skips)
         except Exception:
-            block, error = self._sendable_part(outcome.block)
-            payload, buffers = self._dump_block(block, skips)
+            block, error = self._sendable_part(job, outcome.block)
+            payload, buffers = self._dump_block(job, block, skips)
         views = [buffer.raw() for buffer in buffers]
         is_in_band = len(payload) <= MESSAGE_BYTES
         if not is_in_band:
@@ -178,28 +171,29 @@ class Worker:
         for descriptor in shipment.descriptors:
             os.close(descriptor)
 
-    def _dump_block(self, block: Block, skips: list[Any]) -> tuple[bytes, list[PickleBuffer]]:
-        generators = block.generators if self._draws_above else None
+    def _dump_block(
+        self, job: "_Job", block: Block, skips: list[Any]
+    ) -> tuple[bytes, list[PickleBuffer]]:
+        generators = block.generators if job.draws_above else None
         return self._sender.dump((block.data, block.track, generators, skips))
 
     def _dump_error(self, error: BaseException) -> bytes:
         return dump_error(error, where=f"Traceback in worker {self._number}")
 
-    def _sendable_part(self, block: Block) -> tuple[Block, BaseException]:
+    def _sendable_part(self, job: "_Job", block: Block) -> tuple[Block, BaseException]:
         """Give what comes before the element that cannot be sent, and the error that names it."""
         for row, element in enumerate(block.rows()):
             try:
                 self._sender.dump(element)
             except Exception as error:
-                return block[:row], blame(error, self._cut.base, block.track, row)
+                return block[:row], blame(error, job.cut.base, block.track, row)
         raise AssertionError("every element can be sent, but not all of them together")
 
-    def _try_each(self, positions: range) -> None:
+    def _try_each(self, cut: Cut, positions: range) -> None:
         """Compute each record by itself, then each element, and say before which it is.
 
         The range has killed a worker. This finds the one that does it.
         """
-        cut = self._cut
         low = cut_plan(cut.plan, skips_errors=cut.skips_errors, below_batches=True)
         read_records, read_elements = open_reader(low), open_reader(cut)
         size = cut.base.records_per_position
@@ -210,3 +204,19 @@ class Worker:
                 read_records(range(record, record + 1))
             self._line.send(("at", position, None))
             read_elements(range(position, position + 1))
+
+
+@final
+class _Job:
+    """A plan that the worker reads ranges of."""
+
+    def __init__(self, cut: Cut, options: ReadOptions, arena: Arena) -> None:
+        self.cut = cut
+        above = cut.steps[cut.num_read :]
+        self.draws_above = any(isinstance(step, RandomMapNode) for step in above)
+        self.read = WideReader(
+            cut,
+            open_reader(cut, arena.empty),
+            num_threads=options.num_threads,
+            most_ahead=options.prefetch_buffer_size,
+        )

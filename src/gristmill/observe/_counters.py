@@ -38,7 +38,7 @@ class Counters:
     0.25
     """
 
-    def __init__(self, step_names: Sequence[str]) -> None:
+    def __init__(self, step_names: Sequence[str] = ()) -> None:
         self.steps = [StepClock(name) for name in step_names]
         self.executor = "inline"
         self.num_threads = 0
@@ -56,10 +56,15 @@ class Counters:
         self._first_asked_at: float | None = None
         self._last_given_at = 0.0
 
-    def count_steps(self, spent: Sequence[float]) -> None:
-        """Count what a block took in each of the lowest steps."""
-        for step, seconds in zip(self.steps, spent, strict=False):
-            step.seconds += seconds
+    def add_steps(self, names: Sequence[str]) -> int:
+        """Count more steps, and give the number of the first of them."""
+        self.steps += [StepClock(name) for name in names]
+        return len(self.steps) - len(names)
+
+    def count_steps(self, spent: Sequence[float], *, first: int = 0) -> None:
+        """Count what a block took in each of the steps from the first on."""
+        for number, seconds in enumerate(spent, start=first):
+            self.steps[number].seconds += seconds
 
     def count_block(self, rows: Sequence[Any], *, asked_at: float) -> None:
         """Count a block that is handed over; the user takes its elements from `rows` one by one."""

@@ -3,6 +3,7 @@
 from gristmill.order._record import Record, RecordMetadata
 from gristmill.order._sampler import BlockSampler, IndexSampler, Sampler, SequentialSampler
 from gristmill.order._shard import ENDLESS, strided_length
+from gristmill.order._shuffle import shuffled
 
 __all__ = [
     "ENDLESS",
@@ -12,5 +13,6 @@ __all__ = [
     "RecordMetadata",
     "Sampler",
     "SequentialSampler",
+    "shuffled",
     "strided_length",
 ]

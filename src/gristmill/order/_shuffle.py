@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 from gristmill.types import Indices
 
 _SMALLEST_BITS = 16
+_LARGEST_TABLE_BITS = 20
+"""A table of a million values takes 8 MB, and some 30 ms to make."""
+_WORTH_A_TABLE = 64
+"""A table is made for who asks for at least this part of an epoch at once."""
 _32_BITS = 0xFFFFFFFF
 
 Words = NDArray[Any]
@@ -27,19 +31,29 @@ def shuffled(positions: Indices, *, num_records: int, seed: int) -> Indices:
     >>> shuffled(np.arange(5), num_records=5, seed=42).tolist()
     [4, 1, 2, 3, 0]
     """
-    if num_records <= 1 << _SMALLEST_BITS:
-        return _small_epoch(num_records, seed)[positions]
+    bits = _num_bits(num_records - 1)
+    if bits == _SMALLEST_BITS or (
+        bits <= _LARGEST_TABLE_BITS and len(positions) * _WORTH_A_TABLE >= num_records
+    ):
+        return _epoch(num_records, seed)[positions]
     return _walk(positions, num_records - 1, seed)
 
 
-@lru_cache(maxsize=4)
-def _small_epoch(num_records: int, seed: int) -> Indices:
-    """Make a whole epoch: up to 65,536 records share a cipher of 65,536 values.
+def _num_bits(last: int) -> int:
+    """Give the width of the cipher: even, and enough for the last record."""
+    return max(_SMALLEST_BITS, last.bit_length() + last.bit_length() % 2)
 
-    With few records a walk is long (13,000 steps on average for 5). Halving the range again and
-    again, each time walking past what has just fallen out of it, takes a few steps in all.
+
+@lru_cache(maxsize=4)
+def _epoch(num_records: int, seed: int) -> Indices:
+    """Make a whole epoch.
+
+    With few records a walk is long (13,000 steps on average for 5, which share a cipher of 65,536
+    values). Halving the range again and again, each time walking past what has just fallen out of
+    it, takes a few steps in all; with many records it is a few times as fast as walking for each.
     """
-    epoch = _encipher(np.arange(1 << _SMALLEST_BITS), _SMALLEST_BITS, seed)
+    bits = _num_bits(num_records - 1)
+    epoch = _encipher(np.arange(1 << bits), bits, seed)
     while len(epoch) > num_records:
         size = max(num_records, len(epoch) // 2)
         inner = epoch[:size].copy()
@@ -53,7 +67,7 @@ def _small_epoch(num_records: int, seed: int) -> Indices:
 
 
 def _walk(positions: Indices, last: int, seed: int) -> Indices:
-    bits = last.bit_length() + last.bit_length() % 2
+    bits = _num_bits(last)
     values = _encipher(positions, bits, seed)
     outside = np.flatnonzero(values > last)
     while len(outside):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 from gristmill.plan._node import Step
+from gristmill.plan._options import FilterLimits
 from gristmill.types import Element
 
 
@@ -14,6 +15,8 @@ class FilterNode(Step):
     """The elements for which `function` says yes."""
 
     function: Callable[[Element], bool]
+    limits: FilterLimits | None = None
+    """How many it may leave out."""
 
     @property
     def label(self) -> str:

@@ -17,6 +17,8 @@ class MapNode(Step):
 
     function: Callable[[Element], Element]
     batch_function: Callable[[Tree], Tree] | None = None
+    skips_none: bool = False
+    """Whether an element that is `None` stays so."""
 
     @property
     def label(self) -> str:

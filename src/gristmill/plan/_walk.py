@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gristmill.plan._batch import BatchNode
+from gristmill.plan._element import AccessNode
 from gristmill.plan._node import Node, Step
 from gristmill.plan._sample import SampleNode
 
@@ -12,11 +13,25 @@ def steps_of(plan: Node) -> list[Step | BatchNode]:
     return list(_down(plan))[::-1]
 
 
-def sample_of(plan: Node) -> SampleNode:
-    """Give the sampled records at the bottom."""
+def bottom_of(plan: Node) -> Node:
+    """Give what the steps stand on."""
     node = plan
     for step in _down(plan):
         node = step.parent
+    return node
+
+
+def base_of(plan: Node) -> SampleNode | AccessNode:
+    """Give the records at the bottom, sampled or those of a dataset."""
+    node = bottom_of(plan)
+    if not isinstance(node, SampleNode | AccessNode):
+        raise TypeError(f"{node.label} has no records by position")
+    return node
+
+
+def sample_of(plan: Node) -> SampleNode:
+    """Give the sampled records at the bottom."""
+    node = bottom_of(plan)
     if not isinstance(node, SampleNode):
         raise TypeError(f"{node.label} is not sampled")
     return node

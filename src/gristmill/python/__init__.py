@@ -10,6 +10,7 @@ from gristmill.constants import (
     RECORD_KEY,
     SEED,
 )
+from gristmill.dataset import DatasetIterator, IterDataset, MapDataset
 from gristmill.loader import DataLoader, DataLoaderIterator, load
 from gristmill.options import (
     MultiprocessingOptions,
@@ -24,6 +25,7 @@ from gristmill.sources import RandomAccessDataSource, RangeDataSource, SharedMem
 from gristmill.transforms import (
     Batch,
     BatchOperation,
+    DatasetSelectionMap,
     Filter,
     FilterOperation,
     FlatMap,
@@ -60,6 +62,8 @@ __all__ = [
     "BatchTransform",
     "DataLoader",
     "DataLoaderIterator",
+    "DatasetIterator",
+    "DatasetSelectionMap",
     "Filter",
     "FilterOperation",
     "FilterTransform",
@@ -67,7 +71,9 @@ __all__ = [
     "FlatMapTransform",
     "InMemoryDataSource",
     "IndexSampler",
+    "IterDataset",
     "Map",
+    "MapDataset",
     "MapOperation",
     "MapTransform",
     "MapWithIndex",

@@ -19,10 +19,12 @@ from gristmill.transforms._operations import (
     Operation,
     RandomMapOperation,
 )
+from gristmill.transforms._selection import DatasetSelectionMap
 
 __all__ = [
     "Batch",
     "BatchOperation",
+    "DatasetSelectionMap",
     "Filter",
     "FilterOperation",
     "FlatMap",

@@ -1,0 +1,283 @@
+"""Read a dataset at any indices: a block of them at a time, absent elements as `None`."""
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill._columns import Columns
+from gristmill._seed import generators, indexed_states
+from gristmill.errors import PlanError
+from gristmill.execute._batch import make_batch
+from gristmill.execute._blame import blame, call_each
+from gristmill.execute._block import Block
+from gristmill.execute._flat_map import splitter
+from gristmill.execute._map import map_step
+from gristmill.execute._outcome import Outcome
+from gristmill.execute._sample import in_windows, record_reader
+from gristmill.execute._track import index_track
+from gristmill.plan import (
+    BatchNode,
+    ChooseNode,
+    CustomNode,
+    FanOutNode,
+    FilterNode,
+    MapNode,
+    MapWithIndexNode,
+    Node,
+    RearrangeNode,
+    SeededMapNode,
+    SeedNode,
+    ShuffleNode,
+    SourceNode,
+    ZipNode,
+)
+from gristmill.types import Element, Indices
+
+Fetch: TypeAlias = Callable[[Indices], Outcome]
+Allocate: TypeAlias = Callable[..., NDArray[Any]]
+
+
+def open_fetch(  # noqa: C901  (a case for each node)
+    node: Node, allocate: Allocate = np.empty
+) -> Fetch:
+    """Give the function that reads a dataset; `allocate` makes the arrays of its batches."""
+    if not node.length():
+        return partial(_nothing, node)
+    match node:
+        case SourceNode():
+            return _source(node)
+        case CustomNode():
+            return partial(_custom, node)
+        case SeedNode():
+            return open_fetch(node.parent, allocate)
+        case ShuffleNode():
+            return _shuffle(node, open_fetch(node.parent, allocate))
+        case RearrangeNode():
+            return partial(_rearrange, node, open_fetch(node.parent, allocate))
+        case ChooseNode():
+            return partial(_choose, node, [open_fetch(parent, allocate) for parent in node.parents])
+        case ZipNode():
+            return partial(_zip, [open_fetch(parent) for parent in node.parents])
+        case BatchNode():
+            return partial(_batch, node, open_fetch(node.parent), allocate)
+        case FanOutNode():
+            return partial(_fan_out, node, splitter(node), open_fetch(node.parent))
+        case MapNode():
+            return _then(node, map_step(node))
+        case MapWithIndexNode():
+            return _then(node, partial(_map_with_index, node))
+        case SeededMapNode():
+            return _then(node, partial(_seeded_map, node))
+        case FilterNode():
+            return _then(node, partial(_filter, node))
+        case _:
+            raise TypeError(f"{node.label} cannot be read at an index")
+
+
+def fetch_one(fetch: Fetch, index: int) -> Element:
+    """Read one element, or raise what stands in its place."""
+    made = fetch(np.array([index], dtype=np.int64))
+    if made.error is not None:
+        raise made.error
+    return made.block.rows()[0]
+
+
+def is_absent(element: Element) -> bool:
+    """Tell a place without an element."""
+    return element is None
+
+
+def present_rows(rows: Sequence[Element]) -> list[int] | None:
+    """Give the rows that hold an element; `None` if all do, as they mostly do."""
+    absent = list(map(operator.is_, rows, (None,) * len(rows)))
+    return [row for row, is_none in enumerate(absent) if not is_none] if True in absent else None
+
+
+def around_none(run: Callable[[Block], Outcome], block: Block) -> Outcome:
+    """Run a step on the elements that are there, and leave the absent ones where they are."""
+    if isinstance(block.data, Columns):
+        return run(block)
+    present = present_rows(block.data)
+    if present is None:
+        return run(block)
+    made = run(block.take(np.array(present, dtype=np.int64)))
+    rows: list[Element] = [None] * len(block)
+    for row, element in zip(present, made.block.rows(), strict=False):
+        rows[row] = element
+    if made.error is None:
+        return Outcome(block.with_rows(rows))
+    end = present[made.row]
+    return Outcome(Block(rows[:end], block.track[:end]), made.error, end)
+
+
+def _then(node: Any, run: Callable[[Block], Outcome]) -> Fetch:
+    fetch, run = open_fetch(node.parent), partial(around_none, run)
+    return lambda indices: fetch(indices).then(run)
+
+
+def _nothing(node: Node, indices: Indices) -> Outcome:
+    track = index_track(indices)
+    if not len(track):
+        return Outcome(Block.empty())
+    error = IndexError(f"index {indices[0]} of an empty dataset")
+    return Outcome(Block.empty(), blame(error, node, track, 0))
+
+
+def _source(node: SourceNode) -> Fetch:
+    length = node.length()
+    read = record_reader(node, blamed=node)
+
+    def fetch(indices: Indices) -> Outcome:
+        return read(indices % length, index_track(indices))
+
+    return fetch
+
+
+def _custom(node: CustomNode, indices: Indices) -> Outcome:
+    track = index_track(indices)
+    rows, error = call_each(node, track, node.dataset.__getitem__, indices.tolist())
+    return Outcome(Block(rows, track[: len(rows)]), error, len(rows))
+
+
+def _rearrange(node: RearrangeNode, fetch: Fetch, indices: Indices) -> Outcome:
+    made = fetch(node.to_parent(indices))
+    return _at(indices, made.block.data, made.error)
+
+
+def _shuffle(node: ShuffleNode, fetch: Fetch) -> Fetch:
+    """Find where many elements are in one go, where they are asked for one after the other."""
+    find = in_windows(
+        lambda indices: node.to_parent(np.arange(indices.start, indices.stop)),
+        end=node.length(),
+        epoch=node.length(),
+    )
+
+    def fetch_shuffled(indices: Indices) -> Outcome:
+        first = int(indices[0]) if len(indices) else 0
+        run = range(first, first + len(indices))
+        if len(run) and indices[-1] == run[-1] and (np.diff(indices) == 1).all():
+            made = fetch(np.asarray(find(run)))
+        else:
+            made = fetch(node.to_parent(indices))
+        return _at(indices, made.block.data, made.error)
+
+    return fetch_shuffled
+
+
+def _choose(node: ChooseNode, fetches: list[Fetch], indices: Indices) -> Outcome:
+    try:
+        numbers, within = node.locate(indices)
+    except Exception as error:
+        return Outcome(Block.empty(), blame(error, node, index_track(indices), 0))
+    first = int(numbers[0]) if len(numbers) else 0
+    if (numbers == first).all():
+        made = fetches[first](within)
+        return _at(indices, made.block.data, made.error)
+    rows: list[Element] = [None] * len(indices)
+    end, error = len(indices), None
+    for number in map(int, np.unique(numbers)):
+        chosen = np.flatnonzero(numbers == number)
+        made = fetches[number](within[chosen])
+        for row, element in zip(chosen.tolist(), made.block.rows(), strict=False):
+            rows[row] = element
+        if made.error is not None and chosen[len(made.block)] < end:
+            end, error = int(chosen[len(made.block)]), made.error
+    return _at(indices, rows[:end], error)
+
+
+def _zip(fetches: list[Fetch], indices: Indices) -> Outcome:
+    parts = [fetch(indices) for fetch in fetches]
+    end = min(len(part.block) for part in parts)
+    error = next((part.error for part in parts if len(part.block) == end), None)
+    return _at(indices, list(zip(*(part.block.rows()[:end] for part in parts), strict=True)), error)
+
+
+def _batch(node: BatchNode, fetch: Fetch, allocate: Allocate, indices: Indices) -> Outcome:
+    total = node.parent.length()
+    epochs, places = np.divmod(indices, max(1, node.length()))
+    starts = places * node.size
+    sizes = np.minimum(starts + node.size, total) - starts
+    ends = np.cumsum(sizes)
+    offsets = np.repeat(starts + epochs * total - (ends - sizes), sizes)
+    made = fetch(np.arange(len(offsets)) + offsets)
+    data = made.block.data if node.function is None else made.block.rows()
+    batches: list[Element] = []
+    error = made.error
+    for end, size in zip(ends.tolist(), sizes.tolist(), strict=True):
+        if end > len(made.block):
+            break
+        part = data[end - size : end]
+        try:
+            batch = make_batch(node, part, allocate)
+            if batch is None:
+                raise PlanError("The batch is None, which stands for an absent element.")
+        except Exception as raised:
+            told = _about_absent(part) or raised
+            error = blame(told, node, index_track(indices), len(batches))
+            break
+        batches.append(batch)
+    return _at(indices, batches, error)
+
+
+def _about_absent(part: list[Element] | Columns) -> PlanError | None:
+    if not isinstance(part, list) or present_rows(part) is None:
+        return None
+    return PlanError(
+        "An element of the batch is absent (None). Call `to_iter_dataset()` before `batch`, which "
+        "leaves absent elements out."
+    )
+
+
+def _fan_out(
+    node: FanOutNode, split: Callable[[Element], list[Element]], fetch: Fetch, indices: Indices
+) -> Outcome:
+    parents, pieces = np.divmod(indices, node.max_fan_out)
+    unique, places = np.unique(parents, return_inverse=True)
+    made = fetch(unique).then(partial(around_none, lambda block: _split_all(node, split, block)))
+    groups = made.block.rows()
+    rows: list[Element] = []
+    for place, piece in zip(places.tolist(), pieces.tolist(), strict=True):
+        if place >= len(groups):
+            return _at(indices, rows, made.error)
+        group = groups[place]
+        rows.append(group[piece] if group is not None and piece < len(group) else None)
+    return _at(indices, rows, None)
+
+
+def _split_all(
+    node: FanOutNode, split: Callable[[Element], list[Element]], block: Block
+) -> Outcome:
+    groups, error = call_each(node, block.track, split, block.rows())
+    return Outcome(block.with_rows(groups), error, len(groups))
+
+
+def _map_with_index(node: MapWithIndexNode, block: Block) -> Outcome:
+    numbers = _indices_of(block).tolist()
+    rows, error = call_each(node, block.track, node.function, numbers, block.rows())
+    return Outcome(block.with_rows(rows), error, len(rows))
+
+
+def _seeded_map(node: SeededMapNode, block: Block) -> Outcome:
+    drawn = generators(indexed_states(node.seed, _indices_of(block).tolist()))
+    rows, error = call_each(node, block.track, node.function, block.rows(), drawn)
+    return Outcome(block.with_rows(rows), error, len(rows))
+
+
+def _filter(node: FilterNode, block: Block) -> Outcome:
+    rows = block.rows()
+    answers, error = call_each(node, block.track, node.function, rows)
+    passed, unclear = call_each(node, block.track[: len(answers)], bool, answers)
+    kept = [row if has else None for row, has in zip(rows, passed, strict=False)]
+    return Outcome(block.with_rows(kept), unclear or error, len(kept))
+
+
+def _indices_of(block: Block) -> Indices:
+    return block.track.sparse().origins[:, 0]
+
+
+def _at(indices: Indices, data: list[Element] | Columns, error: BaseException | None) -> Outcome:
+    return Outcome(Block(data, index_track(indices[: len(data)])), error, len(data))
