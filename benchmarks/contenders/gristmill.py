@@ -9,12 +9,16 @@ from numpy.typing import NDArray
 
 import gristmill
 from benchmarks._mnist import BATCH_SIZE, Mnist
-from benchmarks.contenders import _grain_api
+from benchmarks.contenders import _grain_api, _grain_datasets
 from benchmarks.rows.integers import BATCH_SIZE as INTEGERS_BATCH_SIZE
 
 mnist = partial(_grain_api.mnist, gristmill)
 integers = partial(_grain_api.integers, gristmill)
 billion = partial(_grain_api.billion, gristmill)
+shuffled_integers = partial(_grain_datasets.shuffled_integers, gristmill)
+mixed_integers = partial(_grain_datasets.mixed_integers, gristmill)
+mixed_streams = partial(_grain_datasets.mixed_streams, gristmill)
+packing = partial(_grain_datasets.packing, gristmill)
 
 
 def columns(data: Mnist, *, shuffle: bool) -> Callable[[], Any]:

@@ -3,12 +3,14 @@
 from benchmarks._model import Row
 from benchmarks.rows import (
     billion,
+    datasets,
     first_batch,
     integers,
     jpeg,
     large_batches,
     mnist,
     mnist_workers,
+    packing,
     stragglers,
     waiting_reads,
     worker_memory,
@@ -31,5 +33,11 @@ ROWS: dict[str, Row] = {
         waiting_reads.ROW,
         mnist_workers.GIL_BOUND,
         worker_memory.ROW,
+        datasets.SHUFFLED,
+        datasets.MIXED,
+        datasets.MIXED_STREAMS,
+        packing.FIRST_FIT,
+        packing.BEST_FIT,
+        packing.CONCAT_THEN_SPLIT,
     )
 }

@@ -1,0 +1,66 @@
+"""The Dataset programs that Grain and gristmill share: the same calls, on the module given."""
+
+import itertools
+from typing import Any
+
+from benchmarks._documents import NUM_BINS, ROW_LENGTH
+from benchmarks.contenders._grain_api import Start, read_options
+
+
+def shuffled_integers(
+    grain: Any, count: int, batch_size: int, *, num_threads: int | None = None
+) -> Start:
+    """A range shuffled, plus one, in batches."""
+    dataset = grain.MapDataset.range(count).shuffle(seed=0).map(lambda x: x + 1).batch(batch_size)
+    return _iterated(grain, dataset, num_threads)
+
+
+def mixed_integers(
+    grain: Any, count: int, batch_size: int, *, num_sources: int, num_threads: int | None = None
+) -> Start:
+    """Several ranges mixed by element, plus one, in batches."""
+    parts = _ranges(grain, count, num_sources)
+    mixed = grain.MapDataset.mix(parts)
+    return _iterated(grain, mixed.map(lambda x: x + 1).batch(batch_size), num_threads)
+
+
+def mixed_streams(
+    grain: Any, count: int, batch_size: int, *, num_sources: int, num_threads: int | None = None
+) -> Start:
+    """Several ranges mixed as streams, plus one, in batches."""
+    options = read_options(grain, num_threads)
+    parts = _ranges(grain, count, num_sources)
+    mixed = grain.IterDataset.mix([part.to_iter_dataset(options) for part in parts])
+    dataset = mixed.map(lambda x: x + 1).batch(batch_size)
+    return lambda: iter(dataset)
+
+
+def packing(
+    grain: Any, documents: list[Any], *, packer: str, num_threads: int | None = None
+) -> Start:
+    """Documents packed into rows."""
+    stream = (
+        grain.MapDataset.source(documents)
+        .map(lambda tokens: {"tokens": tokens})
+        .to_iter_dataset(read_options(grain, num_threads))
+    )
+    lengths = {"tokens": ROW_LENGTH}
+    if packer == "concat_then_split":
+        dataset = grain.experimental.ConcatThenSplitIterDataset(stream, length_struct=lengths)
+    else:
+        kinds = {
+            "first_fit": grain.experimental.FirstFitPackIterDataset,
+            "best_fit": grain.experimental.BestFitPackIterDataset,
+        }
+        dataset = kinds[packer](stream, length_struct=lengths, num_packing_bins=NUM_BINS)
+    return lambda: iter(dataset)
+
+
+def _ranges(grain: Any, count: int, num_sources: int) -> list[Any]:
+    bounds = [count * number // num_sources for number in range(num_sources + 1)]
+    return [grain.MapDataset.range(start, stop) for start, stop in itertools.pairwise(bounds)]
+
+
+def _iterated(grain: Any, dataset: Any, num_threads: int | None) -> Start:
+    stream = dataset.to_iter_dataset(read_options(grain, num_threads))
+    return lambda: iter(stream)

@@ -1,0 +1,69 @@
+"""Documents of many lengths into rows of one: what language models are trained on."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from benchmarks._clock import time_epoch
+from benchmarks._documents import check_whole, make_documents
+from benchmarks._model import Contender, Measurement, Role, Row, Settings, Target, contender
+
+
+def measure(
+    program: Callable[..., Any], contender: Contender, settings: Settings, *, may_split: bool
+) -> Measurement:
+    """Time an epoch of rows, and look at every token of it."""
+    documents = make_documents()
+    start = program(documents, **contender.arguments)
+    epoch = time_epoch(start, lambda row: row["tokens"], settings.max_seconds)
+    count = check_whole(epoch, documents, may_split=may_split)
+    return Measurement(
+        metrics={"records_per_s": count / epoch.seconds}, records=count, complete=epoch.complete
+    )
+
+
+def _row(name: str, title: str, packer: str, *, may_split: bool) -> Row:
+    return Row(
+        name=name,
+        title=title,
+        measure=partial(measure, may_split=may_split),
+        contenders=(
+            contender(
+                "Grain", "default threads", Role.PEER, "grain", "grain:packing", packer=packer
+            ),
+            contender(
+                "Grain",
+                "num_threads=0",
+                Role.PEER,
+                "grain",
+                "grain:packing",
+                packer=packer,
+                num_threads=0,
+            ),
+            contender(
+                "gristmill", "default", Role.OURS, "gristmill", "gristmill:packing", packer=packer
+            ),
+        ),
+        targets=(Target(times=50, of="Grain"),),
+        metrics={"records_per_s": "documents/s"},
+    )
+
+
+FIRST_FIT = _row(
+    "packing_first_fit",
+    "First-fit packing: 100k documents of lognormal lengths into rows of 2,048, 64 bins",
+    "first_fit",
+    may_split=False,
+)
+BEST_FIT = _row(
+    "packing_best_fit",
+    "Best-fit packing: the same",
+    "best_fit",
+    may_split=False,
+)
+CONCAT_THEN_SPLIT = _row(
+    "concat_then_split",
+    "Concatenate, then split: the same documents into rows of 2,048",
+    "concat_then_split",
+    may_split=True,
+)
