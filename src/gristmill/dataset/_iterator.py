@@ -133,7 +133,7 @@ _SETTINGS = Settings(
 def _as_json(value: Any) -> Any:
     """Give a state as JSON would bring it back, so that it is the same before and after."""
     if isinstance(value, NotImplementedError):  # by an iterator of the user's that has none
-        raise value
+        raise NotImplementedError(*value.args)  # another one: that one would hold its frames
     if isinstance(value, tuple | list):
         return [_as_json(item) for item in cast("Sequence[Any]", value)]
     if isinstance(value, dict):

@@ -47,7 +47,7 @@ def pick_performance_config(
 
     >>> from gristmill.dataset import MapDataset
     >>> ds = MapDataset.range(100).to_iter_dataset()
-    >>> pick_performance_config(ds, ram_budget_mb=64, max_workers=8, max_buffer_size=50)
+    >>> pick_performance_config(ds, ram_budget_mb=64, max_workers=0, max_buffer_size=50)
     PerformanceConfig(multiprocessing_options=MultiprocessingOptions(num_workers=0, \
 per_worker_buffer_size=1, enable_profiling=False), \
 read_options=ReadOptions(num_threads=16, prefetch_buffer_size=50))

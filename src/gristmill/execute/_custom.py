@@ -32,13 +32,13 @@ class CustomStage(StatefulStage):
         try:
             return copy.deepcopy(self._iterator.get_state())
         except NotImplementedError as error:
-            return error
+            return error.with_traceback(None)  # its frames hold whoever iterates
 
     def restore(self, state: Any) -> None:
         self._has_ended = False
         if isinstance(state, NotImplementedError):
             if state is not self._state:
-                raise state
+                raise NotImplementedError(*state.args)
             return  # it stands there already
         self._state = copy.deepcopy(state)
         self._iterator.set_state(copy.deepcopy(state))

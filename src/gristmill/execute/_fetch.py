@@ -27,6 +27,7 @@ from gristmill.plan import (
     FilterNode,
     MapNode,
     MapWithIndexNode,
+    MixNode,
     Node,
     RearrangeNode,
     SeededMapNode,
@@ -59,7 +60,7 @@ def open_fetch(  # noqa: C901  (a case for each node)
         case RearrangeNode():
             return partial(_rearrange, node, open_fetch(node.parent, allocate))
         case ChooseNode():
-            return partial(_choose, node, [open_fetch(parent, allocate) for parent in node.parents])
+            return _choose(node, [open_fetch(parent, allocate) for parent in node.parents])
         case ZipNode():
             return partial(_zip, [open_fetch(parent) for parent in node.parents])
         case BatchNode():
@@ -157,36 +158,74 @@ def _shuffle(node: ShuffleNode, fetch: Fetch) -> Fetch:
     )
 
     def fetch_shuffled(indices: Indices) -> Outcome:
-        first = int(indices[0]) if len(indices) else 0
-        run = range(first, first + len(indices))
-        if len(run) and indices[-1] == run[-1] and (np.diff(indices) == 1).all():
-            made = fetch(np.asarray(find(run)))
-        else:
-            made = fetch(node.to_parent(indices))
+        run = _as_run(indices)
+        made = fetch(node.to_parent(indices) if run is None else np.asarray(find(run)))
         return _at(indices, made.block.data, made.error)
 
     return fetch_shuffled
 
 
-def _choose(node: ChooseNode, fetches: list[Fetch], indices: Indices) -> Outcome:
-    try:
-        numbers, within = node.locate(indices)
-    except Exception as error:
-        return Outcome(Block.empty(), blame(error, node, index_track(indices), 0))
-    first = int(numbers[0]) if len(numbers) else 0
-    if (numbers == first).all():
-        made = fetches[first](within)
-        return _at(indices, made.block.data, made.error)
-    rows: list[Element] = [None] * len(indices)
+def _as_run(indices: Indices) -> range | None:
+    """Give indices that follow each other as a range."""
+    if not len(indices) or indices[-1] - indices[0] != len(indices) - 1:
+        return None
+    return range(int(indices[0]), int(indices[-1]) + 1) if (np.diff(indices) == 1).all() else None
+
+
+def _choose(node: ChooseNode, fetches: list[Fetch]) -> Fetch:
+    locate = _located_in_windows(node) if isinstance(node, MixNode) else node.locate
+
+    def fetch_chosen(indices: Indices) -> Outcome:
+        try:
+            numbers, within = locate(indices)
+        except Exception as error:
+            return Outcome(Block.empty(), blame(error, node, index_track(indices), 0))
+        first = int(numbers[0]) if len(numbers) else 0
+        if (numbers == first).all():
+            made = fetches[first](within)
+            return _at(indices, made.block.data, made.error)
+        return _fetch_from_several(fetches, numbers, within, indices)
+
+    return fetch_chosen
+
+
+def _located_in_windows(node: MixNode) -> Callable[[Indices], tuple[Indices, Indices]]:
+    """Find who gives many elements in one go, where they are asked for one after the other."""
+    find = in_windows(
+        lambda run: np.column_stack(node.locate(np.arange(run.start, run.stop))),
+        end=node.length(),
+        epoch=node.length(),
+    )
+
+    def locate(indices: Indices) -> tuple[Indices, Indices]:
+        run = _as_run(indices)
+        if run is None:
+            return node.locate(indices)
+        places = np.asarray(find(run))
+        return places[:, 0], places[:, 1]
+
+    return locate
+
+
+def _fetch_from_several(
+    fetches: list[Fetch], numbers: Indices, within: Indices, indices: Indices
+) -> Outcome:
+    """Ask each parent once, and put what they give in order, up to the first error."""
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers, minlength=len(fetches)))
+    grouped = within[order]
+    rows: list[Element] = []
     end, error = len(indices), None
-    for number in map(int, np.unique(numbers)):
-        chosen = np.flatnonzero(numbers == number)
-        made = fetches[number](within[chosen])
-        for row, element in zip(chosen.tolist(), made.block.rows(), strict=False):
-            rows[row] = element
-        if made.error is not None and chosen[len(made.block)] < end:
-            end, error = int(chosen[len(made.block)]), made.error
-    return _at(indices, rows[:end], error)
+    for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
+        stop = int(ends[number])
+        made = fetches[number](grouped[len(rows) : stop])
+        rows += made.block.rows()
+        if made.error is not None and order[len(rows)] < end:
+            end, error = int(order[len(rows)]), made.error
+        rows += [None] * (stop - len(rows))
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    return _at(indices, list(map(rows.__getitem__, places[:end].tolist())), error)
 
 
 def _zip(fetches: list[Fetch], indices: Indices) -> Outcome:
