@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from both_sides import ours
 
+from gristmill.dataset import _performance
 from gristmill.errors import PlanError
 
 pick = ours.experimental.pick_performance_config
@@ -38,7 +39,12 @@ def test_the_buffer_fits_into_the_budget():
 
 
 def test_small_elements_are_read_ahead_as_far_as_allowed():
-    assert choose(lambda x: x) == (0, 50)
+    assert choose(lambda x: x)[1] == 50
+
+
+def test_workers_are_not_for_what_takes_less_than_sending_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_performance, "WORTH_A_WORKER_S", 60.0)  # whatever else the machine does
+    assert choose(slow_and_large)[0] == 0
 
 
 def test_workers_are_for_what_takes_time_and_fit_too():

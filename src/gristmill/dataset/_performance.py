@@ -74,18 +74,22 @@ def _within(budget: int | None, num_bytes: float, most: int) -> int:
 
 
 def _measure(dataset: Iterable[Any], count: int) -> tuple[float, float]:
-    """Give the bytes of an element and the seconds it takes, on average, after the first."""
+    """Give the bytes of an element on average, and the seconds that half of them take at most."""
+    elements: list[Any] = []
+    seconds: list[float] = []
     iterator: Any = iter(dataset)
     try:
-        elements: list[Any] = list(itertools.islice(iterator, 1))  # opens files, imports modules
         start = time.perf_counter()
-        elements += itertools.islice(iterator, count - 1)
-        seconds = time.perf_counter() - start
+        for element in itertools.islice(iterator, count):
+            elements.append(element)
+            seconds.append(time.perf_counter() - start)
+            start = time.perf_counter()
     finally:
         iterator.close()
     if not elements:
         return 0.0, 0.0
-    return sum(map(_size, elements)) / len(elements), seconds / max(1, len(elements) - 1)
+    # The first one opens files and imports modules, and the machine may pause at any other.
+    return sum(map(_size, elements)) / len(elements), sorted(seconds)[len(seconds) // 2]
 
 
 def _size(element: Any) -> int:
