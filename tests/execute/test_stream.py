@@ -58,9 +58,9 @@ def test_a_consumer_that_is_busy_gets_a_thread_after_the_first_block(
 def test_start_prefetch_in_the_middle_of_a_block_repeats_none_of_it(
     make_loader: MakeLoader, own_threads: OwnThreads
 ):
-    iterator: Any = iter(make_loader(range(500)))
+    iterator: Any = iter(make_loader(range(5000)))
     seen = [next(iterator) for _ in range(100)]
     iterator.start_prefetch()
 
     assert own_threads()
-    assert seen + list(iterator) == list(range(500))
+    assert seen + list(iterator) == list(range(5000))

@@ -13,6 +13,10 @@ from gristmill.observe import Counters
 BLOCK_POSITIONS = 4096
 BLOCK_RECORDS = 65_536
 
+MOST_TIMES = 8
+"""A block that is gathered from many sources takes many small reads: it may take so many times as
+long as others."""
+
 
 @final
 class FeedStage(Stage):
@@ -28,6 +32,7 @@ class FeedStage(Stage):
         num_flat_maps: int,
         counters: Counters,
         first_step: int = 0,
+        num_sources: int = 1,
         needs_thread: bool = False,
     ) -> None:
         self._executor = executor
@@ -40,7 +45,7 @@ class FeedStage(Stage):
         self._first_step = first_step
         self._needs_thread = needs_thread
         self._pace = Pace(
-            executor.block_seconds,
+            executor.block_seconds * min(MOST_TIMES, max(1, num_sources // 4)),
             limit=min(BLOCK_POSITIONS, max(1, BLOCK_RECORDS // records_per_position)),
         )
         self._next = 0
@@ -109,6 +114,7 @@ class Pace:
     def observe(self, size: int, seconds: float) -> None:
         """Take note of how long a block of `size` positions took."""
         if seconds < self._wanted / 2 and size == self.size:
-            self.size = min(2 * self.size, self._limit)
+            times = 8 if seconds < self._wanted / 16 else 2
+            self.size = min(times * self.size, self._limit)
         elif seconds > 2 * self._wanted and size <= self.size:
             self.size = max(1, self.size // 2)

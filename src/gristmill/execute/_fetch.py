@@ -36,6 +36,7 @@ from gristmill.plan import (
     SourceNode,
     ZipNode,
 )
+from gristmill.sources import ArraySource, RangeDataSource
 from gristmill.types import Element, Indices
 
 Fetch: TypeAlias = Callable[[Indices], Outcome]
@@ -116,8 +117,17 @@ def around_none(run: Callable[[Block], Outcome], block: Block) -> Outcome:
 
 
 def _then(node: Any, run: Callable[[Block], Outcome]) -> Fetch:
-    fetch, run = open_fetch(node.parent), partial(around_none, run)
+    fetch = open_fetch(node.parent)
+    if not _is_full(node.parent):
+        run = partial(around_none, run)
     return lambda indices: fetch(indices).then(run)
+
+
+def _is_full(node: Node) -> bool:
+    """Tell where it is known that no element is absent."""
+    while isinstance(node, RearrangeNode | SeedNode):
+        node = node.parent
+    return isinstance(node, SourceNode) and isinstance(node.source, RangeDataSource | ArraySource)
 
 
 def _nothing(node: Node, indices: Indices) -> Outcome:
@@ -153,7 +163,6 @@ def _shuffle(node: ShuffleNode, fetch: Fetch) -> Fetch:
     """Find where many elements are in one go, where they are asked for one after the other."""
     find = in_windows(
         lambda indices: node.to_parent(np.arange(indices.start, indices.stop)),
-        end=node.length(),
         epoch=node.length(),
     )
 
@@ -192,8 +201,7 @@ def _choose(node: ChooseNode, fetches: list[Fetch]) -> Fetch:
 def _located_in_windows(node: MixNode) -> Callable[[Indices], tuple[Indices, Indices]]:
     """Find who gives many elements in one go, where they are asked for one after the other."""
     find = in_windows(
-        lambda run: np.column_stack(node.locate(np.arange(run.start, run.stop))),
-        end=node.length(),
+        lambda run: np.column_stack(node.locate_run(run)),
         epoch=node.length(),
     )
 

@@ -11,7 +11,7 @@ from gristmill.execute._blame import add_note_once
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._stage import Stage
 from gristmill.execute._stateful import StatefulStage
-from gristmill.plan import MixStreamNode, choose
+from gristmill.plan import MixStreamNode, choose_run
 from gristmill.types import Element, Indices
 
 WINDOW_TURNS = 16_384
@@ -41,47 +41,10 @@ class Turns:
     @staticmethod
     def between(start: int, stop: int, proportions: tuple[int, ...]) -> "Turns":
         """Find the turns in a range of outputs."""
-        if stop * sum(proportions) < 2**62:
-            return Turns(*_find_turns(start, stop, proportions))
-        numbers, within = choose(np.arange(start, stop), proportions)
+        numbers, within = choose_run(range(start, stop), proportions)
         firsts = np.zeros(len(proportions), dtype=np.int64)
         firsts[numbers[::-1]] = within[::-1]  # of those with the same number, the first comes last
         return Turns(numbers, within - firsts[numbers])
-
-
-def _find_turns(start: int, stop: int, proportions: tuple[int, ...]) -> tuple[Indices, Indices]:
-    """Do what `choose` does, for consecutive outputs: a few times as fast.
-
-    Number 0 shares the outputs with all others together, number 1 what is left with those after
-    it, and so on: at each level a share of p in a total of t has the turns floor(r t / p), and
-    the j-th turn of the others is ((j + 1) t - 1) div (t - p). So turns are placed at their own
-    level, and from the last level up, all that are placed already are moved to the one above.
-    """
-    levels: list[tuple[int, int, range]] = []
-    total = sum(proportions)
-    for share in proportions:
-        others = total - share
-        start_above, stop_above = start, stop
-        start, stop = start * others // total, stop * others // total
-        levels.append((share, total, range(start_above - start, stop_above - stop)))
-        total = others
-    counts = [len(ranks) for _, _, ranks in levels]
-    first_output = sum(ranks.start for _, _, ranks in levels)
-    places = np.empty(sum(counts), dtype=np.int64)
-    begin = len(places)
-    for share, total, ranks in reversed(levels):
-        placed = places[begin:]
-        if len(placed):
-            placed *= total
-            placed += total - 1
-            placed //= total - share
-        begin -= len(ranks)
-        places[begin : begin + len(ranks)] = np.arange(ranks.start, ranks.stop) * total // share
-    places -= first_output
-    numbers, ranks = np.empty_like(places), np.empty_like(places)
-    numbers[places] = np.repeat(np.arange(len(counts)), counts)
-    ranks[places] = np.concatenate([np.arange(count) for count in counts])
-    return numbers, ranks
 
 
 @final
@@ -154,8 +117,9 @@ class MixStage(StatefulStage):
                 f"In {node.label}, added at {node.site}, from dataset {node.name_of(number)}.",
             )
             return self.give([], lambda _: None, error)
-        first, marks, taken = self._index, tuple(self._marks), self._taken
+        self._fill_others()
         numbers = self._next_turns()
+        first, marks, taken = self._index, tuple(self._marks), self._taken
         rows = self._take(numbers)
 
         def state_after(count: int) -> Any:
@@ -175,6 +139,18 @@ class MixStage(StatefulStage):
         self._queues[number] = iter(intake.take(count))
         self._at_hand[number] = count
         return count
+
+    def _fill_others(self) -> None:
+        """Have elements of all parents whose turn comes soon, up to one that has none.
+
+        Those with the same share run out one right after the other.
+        """
+        if self._at_hand.all():
+            return
+        soon = slice(self._place, self._place + 2 * len(self._intakes))
+        for number in dict.fromkeys(self._turns.order[soon]):
+            if not self._at_hand[number] and not self._fill(number):
+                break
 
     def _next_turns(self) -> Indices:
         """Give the turns up to where a parent has no element at hand, which is not the first."""

@@ -14,10 +14,10 @@ from gristmill.execute._outcome import Outcome
 from gristmill.execute._track import DenseTrack, Track
 from gristmill.order import BlockSampler
 from gristmill.plan import Node, SampleNode, SourceNode
-from gristmill.sources import ArraySource
+from gristmill.sources import ArraySource, RangeDataSource
 from gristmill.types import Span, SupportsGetItems
 
-WINDOW = 16_384
+WINDOW = 65_536
 """Keys found in one go: a shuffle takes as many calls of NumPy for 100 of them as for 10,000."""
 
 ReadRecords: TypeAlias = Callable[[Span, Track], Outcome]
@@ -42,8 +42,13 @@ def sample_reader(node: SampleNode, *, num_flat_maps: int) -> Callable[[range], 
     return read_positions
 
 
-def in_windows(find: Callable[[range], Span], *, end: int, epoch: int) -> Callable[[range], Span]:
-    """Give a function that finds keys ahead: of up to an epoch, and not past the end."""
+def in_windows(
+    find: Callable[[range], Span], *, epoch: int, end: int | None = None
+) -> Callable[[range], Span]:
+    """Give a function that finds keys ahead: of up to an epoch, and not past the end.
+
+    Where there is no end, not past the end of an epoch.
+    """
     window: tuple[int, Span] = (0, range(0))  # replaced as a whole: threads may share it
 
     def find_keys(positions: range) -> Span:
@@ -56,7 +61,8 @@ def in_windows(find: Callable[[range], Span], *, end: int, epoch: int) -> Callab
             follows = first < positions.start <= first + len(keys) + WINDOW
             ahead = min(WINDOW, epoch) if follows else 0
             first = positions.start
-            wanted = range(first, max(min(first + ahead, end), positions.stop))
+            limit = first - first % epoch + epoch if end is None else end
+            wanted = range(first, max(min(first + ahead, limit), positions.stop))
             keys = find(wanted)
             window = first, keys
         return keys[positions.start - first : positions.stop - first]
@@ -108,8 +114,10 @@ def record_reader(node: SourceNode, *, blamed: Node) -> ReadRecords:
             error.add_note(f"The source says that it has {num_records} records.")
         return Outcome(Block(rows, track[: len(rows)]), error, len(rows))
 
+    takes_arrays = isinstance(source, RangeDataSource)
+
     def read_at_once(keys: Span, track: Track) -> Outcome:
-        numbers = keys if isinstance(keys, range) else keys.tolist()
+        numbers = keys if takes_arrays or isinstance(keys, range) else keys.tolist()
         try:
             rows = list(source.__getitems__(numbers))
             if len(rows) != len(numbers):

@@ -18,12 +18,11 @@ def stack_stages(
     first_step: int = 0,
     *,
     length: int | None = None,
-    num_steps: int | None = None,
     needs_thread: bool = False,
 ) -> Stage:
-    """Give the stage of the first `num_steps` steps, over the first `length` positions.
+    """Give the stage of the steps over the first `length` positions; by default, over all.
 
-    By default that is all of them. The counters count them from `first_step` on.
+    The counters count them from `first_step` on. Where they count fewer, the stage is of those.
     """
     stage: Stage = FeedStage(
         executor,
@@ -33,11 +32,12 @@ def stack_stages(
         num_flat_maps=cut.num_flat_maps,
         counters=counters,
         first_step=first_step,
+        num_sources=cut.plan.num_sources,
         needs_thread=needs_thread,
     )
     return stack_steps(
         stage,
-        cut.steps[cut.num_read : num_steps],
+        cut.steps[cut.num_read :],
         counters.steps[first_step + 1 + cut.num_read :],
     )
 
@@ -45,7 +45,7 @@ def stack_stages(
 def stack_steps(
     stage: Stage, steps: Sequence[Step | BatchNode], clocks: Sequence[StepClock]
 ) -> Stage:
-    """Give the stage of some steps on top of another stage."""
+    """Give the stage of as many steps as there are clocks, on top of another stage."""
     for number, (step, clock) in enumerate(zip(steps, clocks, strict=False), start=1):
         if isinstance(step, BatchNode):
             stage = BatchStage(step, stage, clock)

@@ -16,11 +16,6 @@ from numpy.typing import NDArray
 from gristmill.types import Indices
 
 _SMALLEST_BITS = 16
-_LARGEST_TABLE_BITS = 20
-"""A table of a million values takes 4 MB, and some 20 ms to make."""
-_PART = 1 << _SMALLEST_BITS
-_WORTH_A_TABLE = 64
-"""A table is made for who asks for at least this part of an epoch at once."""
 _32_BITS = 0xFFFFFFFF
 
 Words = NDArray[Any]
@@ -33,11 +28,10 @@ def shuffled(positions: Indices, *, num_records: int, seed: int) -> Indices:
     [4, 1, 2, 3, 0]
     """
     bits = _num_bits(num_records - 1)
-    if bits == _SMALLEST_BITS or (
-        bits <= _LARGEST_TABLE_BITS and len(positions) * _WORTH_A_TABLE >= num_records
-    ):
-        return _epoch(num_records, seed)[positions].astype(np.int64)
-    return _walk(positions, num_records - 1, seed)
+    if bits == _SMALLEST_BITS:
+        return _small_epoch(num_records, seed)[positions].astype(np.int64)
+    word = np.uint32 if bits <= 32 else np.uint64
+    return _walk(positions.astype(word), num_records - 1, seed).astype(np.int64)
 
 
 def _num_bits(last: int) -> int:
@@ -46,17 +40,14 @@ def _num_bits(last: int) -> int:
 
 
 @lru_cache(maxsize=4)
-def _epoch(num_records: int, seed: int) -> Words:
-    """Make a whole epoch.
+def _small_epoch(num_records: int, seed: int) -> Words:
+    """Make a whole epoch of few records.
 
-    With few records a walk is long (13,000 steps on average for 5, which share a cipher of 65,536
+    A walk for each would be long (13,000 steps on average for 5, which share a cipher of 65,536
     values). Halving the range again and again, each time walking past what has just fallen out of
-    it, takes a few steps in all; with many records it is a few times as fast as walking for each.
+    it, takes a few steps in all.
     """
-    bits = _num_bits(num_records - 1)
-    epoch = np.empty(1 << bits, dtype=np.uint32)
-    for first in range(0, len(epoch), _PART):  # in parts, for fresh memory is slow
-        epoch[first : first + _PART] = _encipher(np.arange(first, first + _PART), bits, seed)
+    epoch = _encipher(np.arange(1 << _SMALLEST_BITS, dtype=np.uint32), _SMALLEST_BITS, seed)
     while len(epoch) > num_records:
         size = max(num_records, len(epoch) // 2)
         inner = epoch[:size]
@@ -70,41 +61,40 @@ def _epoch(num_records: int, seed: int) -> Words:
     return epoch
 
 
-def _walk(positions: Indices, last: int, seed: int) -> Indices:
+def _walk(positions: Words, last: int, seed: int) -> Words:
     bits = _num_bits(last)
     values = _encipher(positions, bits, seed)
-    outside = np.flatnonzero(values > last)
-    while len(outside):
-        values[outside] = _encipher(values[outside], bits, seed)
-        outside = outside[values[outside] > last]
+    rows = np.flatnonzero(values > last)
+    outside = values[rows]
+    while len(rows):
+        outside = _encipher(outside, bits, seed)
+        values[rows] = outside
+        still = np.flatnonzero(outside > last)
+        rows, outside = rows[still], outside[still]
     return values
 
 
-def _encipher(values: Indices, bits: int, seed: int) -> Indices:
-    width = bits // 2
-    dtype = next(t for t in (np.uint8, np.uint16, np.uint32) if width <= t().itemsize * 8)
-    mask = dtype(2**width - 1)
-    right = (values & int(mask)).astype(dtype)
-    left = (values >> width).astype(dtype)
-    k0, k1, k2, k3 = (dtype(key & int(mask)) for key in _round_keys(seed))
-    left ^= _mix(right, width, mask) ^ k0
-    right ^= _mix(left, width, mask) ^ k1
-    left ^= _mix(right, width, mask) ^ k2
-    right ^= _mix(left, width, mask) ^ k3
-    return (left.astype(np.int64) << width) | right
-
-
-def _mix(word: Words, width: int, mask: Any) -> Words:
-    return (_rotate(word, 1, width, mask) & _rotate(word, 8, width, mask)) ^ _rotate(
-        word, 2, width, mask
-    )
-
-
-def _rotate(word: Words, by: int, width: int, mask: Any) -> Words:
-    by %= width
-    if by == 0:
-        return word
-    return ((word << by) | (word >> (width - by))) & mask
+def _encipher(values: Words, bits: int, seed: int) -> Words:
+    width, word = bits // 2, values.dtype.type
+    mask = word(2**width - 1)
+    left, right = values >> word(width), values & mask
+    double, turned = np.empty_like(left), np.empty_like(left)
+    # Of a word written twice in a row, rotations by 1, 8 and 2 are parts.
+    twice = word(2**width + 1)
+    by_1, by_8, by_2 = (word(width - by % width) for by in (1, 8, 2))
+    sides = ((left, right), (right, left)) * 2
+    for (target, other), key in zip(sides, _round_keys(seed), strict=True):
+        np.multiply(other, twice, out=double)
+        np.right_shift(double, by_1, out=turned)
+        turned &= double >> by_8
+        double >>= by_2
+        turned ^= double
+        turned &= mask
+        turned ^= word(key & int(mask))
+        target ^= turned
+    left <<= word(width)
+    left |= right
+    return left
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ from gristmill.plan._combine import (
     ZipNode,
     as_proportions,
     choose,
+    choose_run,
 )
 from gristmill.plan._combine_streams import (
     InterleaveNode,
@@ -113,6 +114,7 @@ __all__ = [
     "base_of",
     "bottom_of",
     "choose",
+    "choose_run",
     "limits_of",
     "mixed_order",
     "name_of",

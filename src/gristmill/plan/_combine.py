@@ -29,6 +29,14 @@ class CombineNode(Node):
 class ChooseNode(CombineNode):
     """Each element is one of a parent's."""
 
+    @cached_property
+    def _num_sources(self) -> int:
+        return sum(parent.num_sources for parent in self.parents)
+
+    @property
+    def num_sources(self) -> int:
+        return self._num_sources
+
     @abstractmethod
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
         """Give the number of the parent of each element, and its index there."""
@@ -69,6 +77,10 @@ class MixNode(ChooseNode):
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
         return choose(indices, self.proportions)
 
+    def locate_run(self, indices: range) -> tuple[Indices, Indices]:
+        """Do what `locate` does, for indices that follow each other."""
+        return choose_run(indices, self.proportions)
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +118,10 @@ class ConcatenateNode(ChooseNode):
     @property
     def label(self) -> str:
         return f"Concatenate({len(self.parents)} datasets)"
+
+    @cached_property
+    def _num_sources(self) -> int:
+        return max(parent.num_sources for parent in self.parents)
 
     @cached_property
     def _ends(self) -> Indices:
@@ -195,4 +211,43 @@ def choose(indices: Indices, proportions: tuple[int, ...]) -> tuple[Indices, Ind
         goes_on = ~is_here
         open_rows, before, after = open_rows[goes_on], rest_before[goes_on], rest_after[goes_on]
         remaining -= share
+    return numbers, within
+
+
+def choose_run(indices: range, proportions: tuple[int, ...]) -> tuple[Indices, Indices]:
+    """Do what `choose` does for indices that follow each other: a few times as fast.
+
+    Number 0 shares the mixed elements with all others together, number 1 what is left with those
+    after it, and so on: at each level a share of p in a total of t has the turns floor(r t / p),
+    and the j-th turn of the others is ((j + 1) t - 1) div (t - p). So turns are placed at their
+    own level, and from the last level up, all that are placed already are moved to the one above.
+
+    >>> numbers, within = choose_run(range(3, 6), (2, 1))
+    >>> numbers.tolist(), within.tolist()
+    ([0, 0, 1], [2, 3, 1])
+    """
+    start, stop, total = indices.start, indices.stop, sum(proportions)
+    if stop * total >= 2**62:
+        return choose(np.arange(start, stop), proportions)
+    levels: list[tuple[int, int, range]] = []
+    for share in proportions:
+        others = total - share
+        rest_start, rest_stop = start * others // total, stop * others // total
+        levels.append((share, total, range(start - rest_start, stop - rest_stop)))
+        start, stop, total = rest_start, rest_stop, others
+    counts = [len(ranks) for _, _, ranks in levels]
+    places = np.empty(sum(counts), dtype=np.int64)
+    begin = len(places)
+    for share, total, ranks in reversed(levels):
+        placed = places[begin:]
+        if len(placed):
+            placed *= total
+            placed += total - 1
+            placed //= total - share
+        begin -= len(ranks)
+        places[begin : begin + len(ranks)] = np.arange(ranks.start, ranks.stop) * total // share
+    places -= indices.start
+    numbers, within = np.empty_like(places), np.empty_like(places)
+    numbers[places] = np.repeat(np.arange(len(counts)), counts)
+    within[places] = np.concatenate([np.arange(r.start, r.stop) for _, _, r in levels])
     return numbers, within

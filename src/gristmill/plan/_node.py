@@ -41,6 +41,12 @@ class Node(ABC):
         """How many positions of the sampled records go into one of this node."""
         return 1
 
+    @property
+    def num_sources(self) -> int:
+        """How many sources the records of a few positions in a row come from."""
+        below = getattr(self, "parent", None)
+        return 1 if below is None else below.num_sources
+
 
 @dataclass(frozen=True, kw_only=True)
 class Step(Node):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import SupportsIndex, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gristmill._check import as_int
 from gristmill.errors import PlanError
@@ -36,9 +37,9 @@ class RangeDataSource:
             raise IndexError(f"`record_key` must be in [0, {len(self)}), got {key}.")
         return self._records[key]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[int]:
+    def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> list[int]:
         records = self._records
-        if isinstance(indices, range) and indices:  # a range of a range needs no arithmetic
+        if isinstance(indices, range) and len(indices):  # a range of a range needs no arithmetic
             self._check(min(indices[0], indices[-1]), max(indices[0], indices[-1]))
             first, stride = records[indices[0]], records.step * indices.step
             return list(range(first, first + stride * len(indices), stride))
