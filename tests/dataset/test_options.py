@@ -85,11 +85,46 @@ def with_options(api: Any, ds: Any, **options: Any) -> Any:
 @PLACES
 @pytest.mark.parametrize(("every", "ratio"), [(2, 0.45), (100, 0.95), (10, 0.95), (2, 0.6)])
 def test_it_raises_where_grain_raises(place: Any, every: int, ratio: float):
-    ends = []
-    for api in SIDES:
-        taken = take(iter(with_options(api, place(api, every), filter_raise_threshold_ratio=ratio)))
-        ends.append(taken[-1] == "refused")
-    assert ends[1] == ends[0] == (1 - 1 / every >= ratio)
+    theirs, mine = (
+        take(iter(with_options(api, place(api, every), filter_raise_threshold_ratio=ratio)))
+        for api in SIDES
+    )
+    assert mine == theirs
+    assert (mine[-1] == "refused") == (1 - 1 / every >= ratio)
+
+
+def rare_batches(api: Any, _every: int) -> Any:
+    ds = api.MapDataset.range(10_000).to_iter_dataset().batch(3)
+    return ds.filter(lambda batch: batch[0] % 2 == 0 or batch[0] < 4500)
+
+
+def rare_pieces(api: Any, every: int) -> Any:
+    ds = api.experimental.FlatMapIterDataset(
+        api.MapDataset.range(2000).filter(lambda x: x % 7 != 3).to_iter_dataset(), Pieces()
+    )
+    return ds.filter(rarely(every)).batch(2)
+
+
+class Pieces(ours.experimental.FlatMapTransform):
+    max_fan_out = 5
+
+    def flat_map(self, element: int) -> list[int]:
+        return [4 * element + piece for piece in range(element % 5)]
+
+
+@pytest.mark.parametrize("place", [in_map, in_stream, after_a_state, rare_batches, rare_pieces])
+@pytest.mark.parametrize("every", [2, 5])
+def test_where_it_raises_does_not_depend_on_who_runs_it(place: Any, every: int):
+    ds = with_options(ours, place(ours, every), filter_raise_threshold_ratio=0.6)
+    ways = [
+        with_options(ours, ds, min_shm_size=0),
+        ds.mp_prefetch(ours.MultiprocessingOptions(num_workers=2)),
+        ds.mp_prefetch(ours.MultiprocessingOptions(num_workers=1, per_worker_buffer_size=3)),
+        ours.experimental.ThreadPrefetchIterDataset(ds, prefetch_buffer_size=2),
+    ]
+    plain, *others = ([str(element) for element in take(iter(way))] for way in ways)
+    assert all(other == plain for other in others)
+    assert (plain[-1] == "refused") == (every == 5 and place is not rare_batches)
 
 
 def test_the_error_names_the_filter_and_comes_again():

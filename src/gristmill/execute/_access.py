@@ -10,9 +10,8 @@ from gristmill._columns import Columns
 from gristmill.execute._batch import SparseError
 from gristmill.execute._block import Block
 from gristmill.execute._fetch import open_fetch, present_rows
-from gristmill.execute._outcome import Outcome
+from gristmill.execute._outcome import Outcome, Seen
 from gristmill.execute._track import DenseTrack
-from gristmill.execute._watch import Watch
 from gristmill.plan import AccessNode
 
 
@@ -21,11 +20,18 @@ def access_reader(
     allocate: Callable[..., NDArray[Any]],
     *,
     num_flat_maps: int,
+    num_above: int,
     is_strict: bool,
 ) -> Callable[[range], Outcome]:
     """Give the function that reads a range of positions; if strict, up to an absent element."""
     fetch = open_fetch(node.parent, allocate)
-    watch = None if node.limits is None else Watch(node.parent.label, node.limits)
+
+    def seen(positions: range, present: list[int] | None) -> tuple[Seen, ...]:
+        if node.limits is None:
+            return ()
+        has_passed = np.full(len(positions), present is None)
+        has_passed[present or []] = True
+        return (Seen(num_above, np.asarray(positions, dtype=np.int64), has_passed),)
 
     def read(positions: range) -> Outcome:
         made = fetch(np.arange(positions.start, positions.stop))
@@ -35,12 +41,9 @@ def access_reader(
         present = None if node.keeps_none or isinstance(data, Columns) else present_rows(data)
         if present is not None and is_strict:
             row = next(row for row, place in enumerate([*present, -1]) if row != place)
-            return Outcome(block[:row], SparseError(), row)
+            return Outcome(block[:row], SparseError(), row, seen=seen(positions[:row], None))
         if present is not None:
             block = block.take(np.array(present, dtype=np.int64))
-        error = made.error
-        if watch is not None:
-            error = error or watch.count(len(data), len(block))
-        return Outcome(block, error, made.row)
+        return Outcome(block, made.error, made.row, seen=seen(positions[: len(data)], present))
 
     return read

@@ -7,6 +7,7 @@ formed in order.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import final
 
 from gristmill.execute._batch import SparseError
@@ -38,7 +39,7 @@ class AlignStage(Stage):
         if isinstance(outcome.error, SparseError):
             self._go_in_order()
             self._stage.seek(self._cursor)
-            return Outcome(outcome.block, skips=outcome.skips, spent=outcome.spent)
+            return replace(outcome, error=None)
         return outcome
 
     @property

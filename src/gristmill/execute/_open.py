@@ -17,6 +17,7 @@ from gristmill.execute._stage import Stage
 from gristmill.execute._streams import open_stateful
 from gristmill.execute._threads import ThreadExecutor
 from gristmill.execute._tune import TunedStage, Way
+from gristmill.execute._watch import WatchStage
 from gristmill.observe import Counters
 from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
 from gristmill.plan import (
@@ -94,12 +95,15 @@ def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
     lowest = replace(settings, num_sent=num_sent)
     segment = steps[-1] if steps else bottom
     first = counters.add_steps([step_name(bottom), *(step.label for step in steps)])
-    if not any(isinstance(step, BatchNode) and step.is_dense for step in steps):
-        return _open(segment, lowest, counters, first, in_order=False)
-    return AlignStage(
-        segment,
-        lambda in_order: _open(segment, lowest, counters, first, in_order=in_order),
-    )
+    stage: Stage
+    if any(isinstance(step, BatchNode) and step.is_dense for step in steps):
+        stage = AlignStage(
+            segment,
+            lambda in_order: _open(segment, lowest, counters, first, in_order=in_order),
+        )
+    else:
+        stage = _open(segment, lowest, counters, first, in_order=False)
+    return _watched(stage, bottom, steps, settings)
 
 
 def _with_workers(node: WorkersNode, settings: Settings, counters: Counters) -> Settings:
@@ -132,7 +136,23 @@ def _open_upper(
     if not steps:
         return stage
     portions = PortionStage(stage)
-    return PacedStage(stack_steps(portions, steps, clocks), portions)
+    stage = PacedStage(stack_steps(portions, steps, clocks), portions)
+    return _watched(stage, node, steps, settings)
+
+
+def _watched(
+    stage: Stage, bottom: Node, steps: list[Step | BatchNode], settings: Settings
+) -> Stage:
+    """Give the stage that counts what the filters of a segment leave out."""
+    steps_above = range(len(steps))[::-1]
+    labels = {
+        count: step.label
+        for count, step in zip(steps_above, steps, strict=True)
+        if isinstance(step, FilterNode)
+    }
+    if isinstance(bottom, AccessNode) and not bottom.is_dense:
+        labels[len(steps)] = bottom.parent.label
+    return WatchStage(stage, labels, settings.limits) if labels and settings.limits else stage
 
 
 def _open(
@@ -166,11 +186,9 @@ def _open(
         return by_processes(settings.multiprocessing.num_workers)[0]
 
     inline = stack_stages(high, InlineExecutor(open_reader(high)), counters, first)
-    if not settings.runs_ahead:
-        return inline
     ways = [Way(kind="inline", size=1, open=lambda: (inline, None))]
     num_threads = settings.read.num_threads // settings.num_beside
-    if num_threads > 1:
+    if settings.runs_ahead and num_threads > 1:
         threads = ThreadExecutor(
             open_reader(low), most_positions_ahead=settings.read.prefetch_buffer_size
         )
@@ -179,12 +197,12 @@ def _open(
             Way(kind="threads", size=size, open=lambda: (stage, threads))
             for size in _doubling(num_threads)
         ]
-    if settings.is_tuned:
+    if settings.runs_ahead and settings.is_tuned:
         ways += [
             Way(kind="processes", size=size, open=lambda size=size: by_processes(size))
             for size in _doubling(_num_cores())[::-1] or [1]
         ]
-    return TunedStage(ways, (0,) * (1 + high.num_flat_maps), counters)
+    return inline if len(ways) == 1 else TunedStage(ways, (0,) * (1 + high.num_flat_maps), counters)
 
 
 def _doubling(most: int) -> list[int]:

@@ -9,11 +9,15 @@ earlier in the stream and takes the place of the one below.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gristmill.checkpoint import SkippedRecord
 from gristmill.execute._block import Block, concatenate
 from gristmill.execute._track import Cursor
+from gristmill.types import Indices
 
 
 @final
@@ -29,6 +33,22 @@ class Skip:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What came to a filter that is watched, and what passed it."""
+
+    num_above: int
+    """How many steps stand on the filter: which one it is."""
+    positions: Indices
+    has_passed: NDArray[Any]
+
+    def before(self, position: int) -> "Seen":
+        """Give what came of earlier positions."""
+        end = int(np.searchsorted(self.positions, position))
+        return Seen(self.num_above, self.positions[:end], self.has_passed[:end])
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """Some elements, and the error that stands right after them, if any."""
 
@@ -39,6 +59,7 @@ class Outcome:
     skips: tuple[Skip, ...] = ()
     spent: tuple[float, ...] = ()
     """Seconds in each step, bottom up."""
+    seen: tuple[Seen, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -48,15 +69,26 @@ class Outcome:
     def then(self, run: Callable[[Block], "Outcome"]) -> "Outcome":
         """Give the outcome of a step that runs on these elements."""
         if not len(self.block):
-            return Outcome(self.block, self.error, 0, self.skips, (*self.spent, 0.0))
+            spent = (*self.spent, 0.0)
+            return Outcome(self.block, self.error, 0, self.skips, spent, self.seen)
         start = time.perf_counter()
         made = run(self.block)
         spent = (*self.spent, time.perf_counter() - start)
-        below = self.skips
+        below, seen = self.skips, self.seen
         if made.error is not None and below:  # what lies beyond the error was not yet met
             limit = self.block.track.after(made.row)
             below = tuple(skip for skip in below if skip.cursor <= limit)
-        return Outcome(made.block, made.error or self.error, made.row, below + made.skips, spent)
+        if made.error is not None and seen:
+            position = self.block.track.position(made.row)
+            seen = tuple(part.before(position) for part in seen)
+        return Outcome(
+            made.block,
+            made.error or self.error,
+            made.row,
+            below + made.skips,
+            spent,
+            seen + made.seen,
+        )
 
 
 def join_outcomes(outcomes: list[Outcome]) -> Outcome:
@@ -67,4 +99,5 @@ def join_outcomes(outcomes: list[Outcome]) -> Outcome:
         outcomes[-1].error if outcomes else None,
         skips=tuple(skip for outcome in outcomes for skip in outcome.skips),
         spent=tuple(map(sum, zip(*(outcome.spent for outcome in outcomes), strict=False))),
+        seen=tuple(seen for outcome in outcomes for seen in outcome.seen),
     )

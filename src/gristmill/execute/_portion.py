@@ -5,6 +5,7 @@ may take a thousand times as long for it, and nobody should wait for thousands o
 the first: so they are given as many as they can do in about the time of a block.
 """
 
+from dataclasses import replace
 from typing import final
 
 from gristmill.execute._executor import BLOCK_SECONDS
@@ -36,7 +37,7 @@ class PortionStage(UpperStage):
             self._whole, self._place = whole, end
             return Outcome(whole.block[first:end])
         self._whole, self._place = None, 0
-        return Outcome(whole.block[first:], whole.error, whole.row, whole.skips)
+        return replace(whole, block=whole.block[first:], spent=())
 
     def seek(self, cursor: Cursor) -> Cursor:
         self._whole, self._place = None, 0

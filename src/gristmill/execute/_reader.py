@@ -10,7 +10,7 @@ into it is known only in order. For threads every batch is: they read records si
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias, final
 
@@ -121,6 +121,7 @@ def open_reader(cut: Cut, allocate: Allocate = np.empty) -> Read:
             base,
             np.empty if cut.num_read else allocate,
             num_flat_maps=num_splits,
+            num_above=len(cut.steps),
             is_strict=cut.is_strict,
         )
     else:
@@ -148,7 +149,7 @@ def step_runner(step: Step, later: Sequence[Step | BatchNode]) -> Callable[[Bloc
             goes_on = any(isinstance(other, RandomMapNode) for other in later)
             return random_map_step(step, goes_on=goes_on)
         case FilterNode():
-            return filter_step(step)
+            return filter_step(step, num_above=len(later))
         case FlatMapNode():
             return flat_map_step(step, level=num_flat_maps(step))
         case _:
@@ -164,8 +165,7 @@ def _timed(read: Read) -> Read:
     def read_timed(positions: range) -> Outcome:
         start = time.perf_counter()
         made = read(positions)
-        spent = (time.perf_counter() - start,)
-        return Outcome(made.block, made.error, made.row, made.skips, spent)
+        return replace(made, spent=(time.perf_counter() - start,))
 
     return read_timed
 
@@ -182,6 +182,6 @@ def _giving_rows(read: Read) -> Read:
         start = time.perf_counter()
         block = made.block.with_rows(made.block.rows())
         last = made.spent[-1] + time.perf_counter() - start
-        return Outcome(block, made.error, made.row, made.skips, (*made.spent[:-1], last))
+        return replace(made, block=block, spent=(*made.spent[:-1], last))
 
     return read_rows

@@ -25,12 +25,13 @@ class Answer:
 
     def outcome(self) -> Outcome:
         """Load it: the arrays view the memory they came in."""
-        data, track, generators, skips = load(self._payload, self._buffers)
+        data, track, generators, skips, seen = load(self._payload, self._buffers)
         return Outcome(
             Block(data, track, generators),
             None if self._error is None else load_error(self._error),
             skips=tuple(_loaded_skip(*skip) for skip in skips),
             spent=self._spent,
+            seen=seen,
         )
 
 

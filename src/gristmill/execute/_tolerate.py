@@ -18,14 +18,15 @@ def tolerant_step(node: Node, run: Callable[[Block], Outcome]) -> Callable[[Bloc
         made = run(block)
         if not _is_bad_record(made.error):
             return made
-        parts, skips, done = [made.block], list[Skip](), 0
+        parts, skips, seen, done = [made.block], list[Skip](), made.seen, 0
         while _is_bad_record(made.error):
             skips.append(_skip(node, block.track, made))
             done += made.row + 1
             block = block[made.row + 1 :]
             made = run(block) if len(block) else Outcome(Block.empty())
             parts.append(made.block)
-        return Outcome(_joined(parts), made.error, done + made.row, tuple(skips))
+            seen += made.seen
+        return Outcome(_joined(parts), made.error, done + made.row, tuple(skips), seen=seen)
 
     return run_on
 

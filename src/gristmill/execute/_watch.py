@@ -1,11 +1,21 @@
-"""Watch how many elements a filter leaves out: far too many is mostly a mistake."""
+"""Watch how many elements filters leave out: far too many is mostly a mistake.
+
+Whoever runs a filter reports what came to it; here it is counted, in the order of the stream. So
+where an error stands depends on no block, no thread and no worker.
+"""
 
 import logging
-import threading
 import time
+from dataclasses import replace
 from typing import final
 
+import numpy as np
+
 from gristmill.errors import FilterError
+from gristmill.execute._block import Block
+from gristmill.execute._outcome import Outcome, Seen
+from gristmill.execute._stage import Stage, UpperStage
+from gristmill.execute._track import Cursor
 from gristmill.plan import FilterLimits
 
 logger = logging.getLogger("gristmill")
@@ -19,47 +29,96 @@ _warned_at: dict[str, float] = {}
 
 
 @final
-class Watch:
-    """Counts, a block at a time, what comes to a filter and what passes it."""
+class WatchStage(UpperStage):
+    """Some steps with filters among them: `labels`, by the number of steps that stand on each."""
+
+    def __init__(self, parent: Stage, labels: dict[int, str], limits: FilterLimits) -> None:
+        super().__init__(parent)
+        self._labels = labels
+        self._limits = limits
+        self._counts = self._new_counts()
+
+    def pull(self) -> Outcome | None:
+        outcome = self.parent.pull()
+        if outcome is None:
+            return None
+        errors = [
+            found
+            for seen in outcome.seen
+            if (found := self._counts[seen.num_above].add(seen)) is not None
+        ]
+        if not errors:
+            return replace(outcome, seen=())
+        position, error = min(errors, key=lambda found: found[0])
+        return Outcome(_up_to(position, outcome.block), error, spent=outcome.spent)
+
+    def seek(self, cursor: Cursor) -> Cursor:
+        self._counts = self._new_counts()
+        return self.parent.seek(cursor)
+
+    def _new_counts(self) -> dict[int, "_Count"]:
+        return {number: _Count(label, self._limits) for number, label in self._labels.items()}
+
+
+@final
+class _Count:
+    """Counts what comes to one filter."""
 
     def __init__(self, label: str, limits: FilterLimits) -> None:
         self._label = label
         self._limits = limits
-        self._seen = 0
-        self._passed = 0
-        self._turn = threading.Lock()  # threads may share a filter
+        self._num_seen = 0
+        self._num_passed = 0
+        self._last = -1
 
-    def count(self, seen: int, passed: int) -> FilterError | None:
-        """Count a block; give the error that stands after it, if too few passed."""
-        with self._turn:
-            self._seen += seen
-            self._passed += passed
-            if self._seen < NUM_WATCHED:
-                return None
-            seen, passed = self._seen, self._passed
-            share = (seen - passed) / seen
-            if self._limits.raises_from and share >= self._limits.raises_from:
-                return FilterError(
-                    f"{_told(self._label, share, seen)} `filter_raise_threshold_ratio` is "
-                    f"{self._limits.raises_from}. Filter the data beforehand, or raise the ratio "
-                    "or set it to None in `DatasetOptions`."
-                )
-            self._seen = self._passed = 0
-        if self._limits.warns_from and share >= self._limits.warns_from:
-            self._warn(_told(self._label, share, seen))
+    def add(self, seen: Seen) -> tuple[int, FilterError] | None:
+        """Count on; where too few passed, give the error and the position it stands after."""
+        # Who takes over from another reads again what did not pass since the last that did.
+        first = int(np.searchsorted(seen.positions, self._last, side="right"))
+        positions, has_passed = seen.positions[first:], seen.has_passed[first:]
+        while len(positions):
+            enough = min(len(positions), NUM_WATCHED - self._num_seen)
+            # All pieces of a record are seen together.
+            last = int(positions[enough - 1])
+            end = int(np.searchsorted(positions, last, side="right"))
+            self._num_seen += end
+            self._num_passed += int(np.count_nonzero(has_passed[:end]))
+            self._last = last
+            if self._num_seen >= NUM_WATCHED and (error := self._judge()) is not None:
+                return last, error
+            positions, has_passed = positions[end:], has_passed[end:]
         return None
 
-    def _warn(self, told: str) -> None:
-        now = time.monotonic()
-        if now - _warned_at.get(self._label, -SECONDS_BETWEEN_WARNINGS) < SECONDS_BETWEEN_WARNINGS:
-            return
-        _warned_at[self._label] = now
-        logger.warning(
-            "%s If that is as meant, filter the data beforehand, or set "
-            "`filter_warn_threshold_ratio=None` in `DatasetOptions`.",
-            told,
-        )
+    def _judge(self) -> FilterError | None:
+        seen, passed = self._num_seen, self._num_passed
+        self._num_seen = self._num_passed = 0
+        share = (seen - passed) / seen
+        told = f"{self._label} left out {100 * share:.2f} % of the last {seen} elements."
+        if self._limits.raises_from and share >= self._limits.raises_from:
+            return FilterError(
+                f"{told} `filter_raise_threshold_ratio` is {self._limits.raises_from}. Filter the "
+                "data beforehand, or raise the ratio or set it to None in `DatasetOptions`."
+            )
+        if self._limits.warns_from and share >= self._limits.warns_from:
+            _warn(self._label, told)
+        return None
 
 
-def _told(label: str, share: float, seen: int) -> str:
-    return f"{label} left out {100 * share:.2f} % of the last {seen} elements."
+def _up_to(position: int, block: Block) -> Block:
+    """Give the elements that are made of records up to a position."""
+    if not len(block):
+        return block
+    origins = block.track.sparse().origins[:, 0]
+    return block[: int(np.searchsorted(origins, position, side="right"))]
+
+
+def _warn(label: str, told: str) -> None:
+    now = time.monotonic()
+    if now - _warned_at.get(label, -SECONDS_BETWEEN_WARNINGS) < SECONDS_BETWEEN_WARNINGS:
+        return
+    _warned_at[label] = now
+    logger.warning(
+        "%s If that is as meant, filter the data beforehand, or set "
+        "`filter_warn_threshold_ratio=None` in `DatasetOptions`.",
+        told,
+    )

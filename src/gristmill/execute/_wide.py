@@ -44,7 +44,7 @@ class WideReader:
         low = self._low
         counters = Counters([""] * (1 + self._cut.num_read))
         stop = min(positions.stop * records, low.base.length())
-        stage = stack_stages(low, threads, counters, length=stop, num_steps=self._cut.num_read)
+        stage = stack_stages(low, threads, counters, length=stop)
         stage.seek((positions.start * records,) + (0,) * low.num_flat_maps)
         outcomes: list[Outcome] = []
         while (outcome := stage.pull()) is not None:
