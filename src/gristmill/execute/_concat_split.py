@@ -187,7 +187,7 @@ class _Filler:
         """Lay a document, or what is left of it, into the open row and as many more as it needs."""
         rest, self._rest = self._rest, None
         rooms = list(map(operator.sub, self._lengths, self._filled))
-        pieces: dict[Cuts | None, Cuts | None] = {}  # by what is left after each
+        pieces: list[tuple[Cuts | None, Cuts | None]] = []  # and what is left after each
         while True:
             cuts = rest or tuple((0, length) for length in lengths)
             sizes = _sizes(cuts, lengths, whole)
@@ -201,11 +201,9 @@ class _Filler:
                 if uncut is not None:
                     return _cut_scalar(self._features[uncut])
                 piece, rest = _divide(cuts, points, lengths, whole)
-            if rest in pieces:
-                return _endless(self._features, lengths)
-            pieces[rest] = piece
+            pieces.append((piece, rest))
             rooms = self._lengths
-        for left, piece in pieces.items():
+        for piece, left in pieces:
             if piece is not None:
                 self._put(document, piece)
             self._close(place._replace(rest=left))
@@ -217,10 +215,11 @@ class _Filler:
         """Give where each feature is cut; meta features are not.
 
         One that is not over its room counts from the beginning of the document, also where part of
-        it is in an earlier row already: so does Grain, and rows are to be the same.
+        it is in an earlier row already: so does Grain, and rows are to be the same. But it never
+        goes back, as it does there, for that would give tokens twice.
         """
         return [
-            0 if is_meta else start + room if size > room else size
+            0 if is_meta else start + room if size > room else max(start, size)
             for (start, _), size, room, is_meta in zip(cuts, sizes, rooms, self._metas, strict=True)
         ]
 
@@ -343,17 +342,6 @@ def _too_long(feature: PackedFeature, length: int) -> PlanError:
         f"Meta feature {feature.name!r} of an element is {length} long, a row is {feature.length}, "
         f"and meta features are not cut. Truncate it in a map before, for instance with "
         f"`x[:{feature.length}]`, or give `length_struct` a greater length."
-    )
-
-
-def _endless(features: tuple[PackedFeature, ...], lengths: list[int]) -> PlanError:
-    longest = ", ".join(
-        f"{feature.name}={length}" for feature, length in zip(features, lengths, strict=True)
-    )
-    return PlanError(
-        f"An element is {longest} long. Its features would be cut in turns, each beginning anew "
-        "after the other, and the element would never end. Cut such elements in a flat map before, "
-        "into pieces that fit into one row."
     )
 
 
