@@ -28,6 +28,9 @@ PROGRAMS = {
     "counted batches": lambda api: (
         api.MapDataset.range(10).to_iter_dataset().batch(2).random_map(jitter, seed=1)
     ),
+    "limited": lambda api: api.experimental.LimitIterDataset(
+        api.MapDataset.range(10).to_iter_dataset().map(double), 7
+    ),
     "absent ones": lambda api: api.MapDataset.range(10).filter(passes(2)).to_iter_dataset(),
     "ahead": lambda api: api.experimental.ThreadPrefetchIterDataset(
         api.MapDataset.range(10).to_iter_dataset().map(double), prefetch_buffer_size=2

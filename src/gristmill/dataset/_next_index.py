@@ -13,6 +13,7 @@ from gristmill.plan import (
     BatchNode,
     CountedMapNode,
     HintNode,
+    LimitNode,
     MapNode,
     Node,
 )
@@ -60,7 +61,7 @@ def _index_at(node: Node, cursor: tuple[Any, ...]) -> int:
             return _index_at(node.parent, cursor)
         case BatchNode():
             return -(-_index_at(node.parent, cursor) // node.size)
-        case CountedMapNode():
+        case CountedMapNode() | LimitNode():
             return cursor[0][1]
         case _:
             raise _unknown(node.label)
@@ -78,7 +79,7 @@ def _cursor_at(node: Node, index: int) -> tuple[Any, ...]:
             is_at_end = index == node.length()  # where the last batch may be short
             below = node.parent.length() if is_at_end else index * node.size
             return _cursor_at(node.parent, below)
-        case CountedMapNode():
+        case CountedMapNode() | LimitNode():
             return ([_cursor_at(node.parents[0], index), index],)
         case _:
             raise _unknown(node.label)
