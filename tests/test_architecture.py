@@ -93,7 +93,7 @@ def test_optional_packages_are_loaded_through_extras_or_by_the_demo(path: Path):
 IMPORT = """
 import sys, threading
 import {module}
-heavy = "jax rich torch tensorflow grain absl multiprocessing.pool".split()
+heavy = "jax orbax rich torch tensorflow grain absl multiprocessing.pool".split()
 print([name for name in heavy if name in sys.modules], threading.active_count())
 """
 

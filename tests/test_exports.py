@@ -13,6 +13,7 @@ import gristmill
 
 FACES = [
     "gristmill",
+    "gristmill.checkpoint",
     "gristmill.constants",
     "gristmill.experimental",
     "gristmill.multiprocessing",

@@ -1,6 +1,9 @@
 """gristmill: the data loader that feeds JAX. `import gristmill as grain` is all a program needs."""
 
+import typing as _typing
+
 from gristmill import (
+    checkpoint,
     constants,
     errors,
     experimental,
@@ -11,6 +14,7 @@ from gristmill import (
     sources,
     transforms,
 )
+from gristmill._extras import names_on_demand as _names_on_demand
 from gristmill.checkpoint import SkippedRecord
 from gristmill.dataset import DatasetIterator, IterDataset, MapDataset
 from gristmill.loader import DataLoader, DataLoaderIterator, load
@@ -56,6 +60,24 @@ from gristmill.transforms import (
     Transformation,
     Transformations,
 )
+
+if _typing.TYPE_CHECKING:
+    from gristmill.python import GrainCheckpointHandler as GrainCheckpointHandler
+    from gristmill.python import GrainCheckpointRestore as GrainCheckpointRestore
+    from gristmill.python import GrainCheckpointSave as GrainCheckpointSave
+    from gristmill.python import PyGrainCheckpointHandler as PyGrainCheckpointHandler
+    from gristmill.python import PyGrainCheckpointRestore as PyGrainCheckpointRestore
+    from gristmill.python import PyGrainCheckpointSave as PyGrainCheckpointSave
+else:
+    __getattr__ = _names_on_demand(
+        __name__,
+        home="gristmill.python",
+        names={
+            name: name
+            for kind in ("Handler", "Restore", "Save")
+            for name in (f"GrainCheckpoint{kind}", f"PyGrainCheckpoint{kind}")
+        },
+    )
 
 __version__ = "0.1.0"
 
@@ -105,6 +127,7 @@ __all__ = [
     "Transformation",
     "Transformations",
     "WorkerOptions",
+    "checkpoint",
     "constants",
     "errors",
     "experimental",

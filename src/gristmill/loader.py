@@ -1,13 +1,14 @@
 """The keyword face: a source, a sampler and operations make a plan; its iterator runs it."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, final
 
 from gristmill._check import as_int, as_kind, as_list
 from gristmill._site import call_site, warn_user
-from gristmill.checkpoint import Fingerprint, SkippedRecord, decode_state, encode_state
-from gristmill.errors import PlanError, StateError
-from gristmill.execute import Settings, Stream
+from gristmill.checkpoint import GrainLoader, Saved, SkippedRecord
+from gristmill.errors import PlanError
+from gristmill.execute import Run, Settings
 from gristmill.observe import Stats, Tally
 from gristmill.options import (
     MultiprocessingOptions,
@@ -19,9 +20,11 @@ from gristmill.options import (
 )
 from gristmill.order import BlockSampler, IndexSampler, Sampler
 from gristmill.plan import (
+    FlatMapNode,
     Node,
     SampleNode,
     SourceNode,
+    describe,
     sample_of,
     shard_for,
     steps_of,
@@ -112,12 +115,12 @@ class DataLoader:
             plan = with_operation(plan, operation, number=number, site=site)
         self._plan = plan
         # Once and for all: a source's `repr` may tell what it has been through.
-        self._fingerprint = _fingerprint(plan)
+        self._words = describe(plan)
 
     @property
-    def fingerprint(self) -> Fingerprint:
+    def words(self) -> dict[str, Any]:
         """What a state of this loader belongs to."""
-        return self._fingerprint
+        return self._words
 
     @property
     def plan(self) -> Node:
@@ -156,7 +159,7 @@ class DataLoader:
 
 
 @final
-class DataLoaderIterator(Iterator[Element]):
+class DataLoaderIterator(Saved, Iterator[Element]):
     """The stream of a `DataLoader`, which can tell where it stands and go on from there.
 
     It is meant for one thread. Iterators of one loader are independent of each other.
@@ -176,10 +179,17 @@ class DataLoaderIterator(Iterator[Element]):
         self, data_loader: DataLoader, state: bytes | None = None, validate_state: bool = True
     ) -> None:
         plan = data_loader.plan
-        self._num_records = sample_of(plan).length()
-        self._fingerprint = data_loader.fingerprint
+        sample = sample_of(plan)
+        self._num_records = sample.length()
+        self._grain = GrainLoader(
+            sampler=sample.sampler,
+            source=sample.parent.source,
+            shard=(sample.shard.shard_index, sample.shard.shard_count),
+            num_flat_maps=sum(isinstance(step, FlatMapNode) for step in steps_of(plan)),
+        )
         self._validates = validate_state
-        self._stream = Stream(plan, data_loader.settings)
+        self._tally: Tally | None = None
+        self._run = Run(plan, data_loader.settings, data_loader.words)
         if state is not None:
             self.set_state(state)
 
@@ -187,46 +197,49 @@ class DataLoaderIterator(Iterator[Element]):
         return self
 
     def __next__(self) -> Element:
-        return next(self._stream)
+        return next(self._run.stream)
 
     def get_state(self) -> bytes:
         """Give the place after the last element that was handed out.
 
         What was made ahead is not part of it, nor is the executor.
         """
-        return encode_state(self._stream.position, self._fingerprint)
+        return json.dumps(self._run.state).encode()
 
     def set_state(self, state: bytes) -> None:
-        """Go on from a place. A state that does not fit is refused and changes nothing."""
-        position = decode_state(state, self._fingerprint if self._validates else None)
-        cursor = position.cursor
-        if not 0 <= cursor[0] <= self._num_records or len(cursor) != len(self._stream.cursor):
-            raise StateError(
-                f"The state is corrupt: it stands at {cursor}, the stream has "
-                f"{self._num_records} records."
-            )
-        self._stream.seek(position)
+        """Go on from a place. A state that does not fit is refused and changes nothing.
+
+        One that Grain's `DataLoader` wrote with `worker_count=0` is taken, too.
+        """
+        place = self._grain.place(state, validates=self._validates)
+        if place is None:
+            self._run.restore(state, validates=self._validates)
+        else:
+            self._run.go_after(place.num_records, place.pieces)
+        if self._tally is not None:  # it may run another plan now, which is counted anew
+            self.count_in(self._tally)
 
     def start_prefetch(self) -> None:
         """Begin to make the first elements in the background, before they are asked for."""
-        self._stream.start()
+        self._run.stream.start()
 
     @property
     def skipped(self) -> list[SkippedRecord]:
         """The bad records that were left out so far, with `on_error=SkipErrors(budget)`."""
-        return self._stream.skipped
+        return self._run.stream.skipped
 
     def stats(self) -> Stats:
         """Give what this iterator has done so far."""
-        return self._stream.counters.stats()
+        return self._run.stream.counters.stats()
 
     def count_in(self, tally: Tally) -> None:
         """Have what this iterator does added up with what others do."""
-        tally.watch(self, self._stream.counters)
+        self._tally = tally
+        tally.watch(self, self._run.stream.counters)
 
     def close(self) -> None:
         """End what runs in the background. The state can still be read."""
-        self._stream.close()
+        self._run.stream.close()
 
     def __enter__(self) -> "DataLoaderIterator":
         return self
@@ -235,7 +248,8 @@ class DataLoaderIterator(Iterator[Element]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"DataLoaderIterator(at {self._stream.cursor[0]} of {self._num_records} records)"
+        position = self._run.stream.cursor[0]
+        return f"DataLoaderIterator(at {position} of {self._num_records} records)"
 
 
 def load(
@@ -280,14 +294,4 @@ def load(
 def _as_skip(on_error: Any) -> SkipErrors:
     return as_kind(
         "on_error", on_error, SkipErrors, remedy='Pass "raise" or `SkipErrors(budget=...)`.'
-    )
-
-
-def _fingerprint(plan: Node) -> Fingerprint:
-    sample = sample_of(plan)
-    return Fingerprint(
-        source=sample.parent.label,
-        order=sample.label,
-        shard=f"{sample.shard.shard_index} of {sample.shard.shard_count}",
-        steps=[step.label for step in steps_of(plan)],
     )

@@ -1,55 +1,73 @@
 import json
 import zlib
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gristmill.checkpoint import Fingerprint, Position, decode_state, encode_state
+from gristmill.checkpoint import Position, State, decode_state, encode_state, gather_states
 from gristmill.errors import StateError
 
-HERE = Fingerprint(
-    source="list(<5 records>)",
-    order="SequentialSampler(num_records=5)",
-    shard="0 of 1",
-    steps=["Map f", "Batch(2)"],
-)
-STATE = encode_state(Position((4, 1, 0)), HERE)
+HERE = {
+    "source": "list(<5 records>)",
+    "order": ["SequentialSampler(num_records=5)"],
+    "steps": ["SequentialSampler(num_records=5)", "Map f", "Batch(2)"],
+}
+WHERE = State(positions=(Position((4, 1, 0)),))
+BODY = encode_state(WHERE, HERE)
+STATE = json.dumps(BODY).encode()
 
 
 def forged(**changes: Any) -> bytes:
-    """Give a state with other content and a checksum that fits it."""
-    body = {**json.loads(STATE), **changes}
+    """Give a state with other content and a checksum that fits it; `None` leaves a key out."""
+    body = {name: value for name, value in {**BODY, **changes}.items() if value is not None}
     del body["checksum"]
     body["checksum"] = zlib.crc32(json.dumps(body, sort_keys=True).encode())
     return json.dumps(body).encode()
 
 
-@pytest.mark.parametrize("cursor", [(0,), (4,), (7, 0), (2**62, 3, 1)])
-def test_a_cursor_comes_back(cursor: tuple[int, ...]):
-    assert decode_state(encode_state(Position(cursor), HERE), HERE) == Position(cursor)
+def at(*cursor: Any, **changes: Any) -> State:
+    return State(positions=(Position(cursor),), **changes)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        at(0),
+        at(7, 0),
+        at(2**62, 3, 1),
+        at(4, shard=(2, 3)),
+        at(4, shard=(1, 2), is_contiguous=True),
+        at(4, takings=(((1,), (2,)), ((3,),) * 500)),
+        State(positions=(Position((4,)), Position((5,))), shard=None),
+        State(positions=(Position((4,)),) * 3, shard=None, takings=(((1,),),)),
+    ],
+    ids=repr,
+)
+def test_a_state_comes_back(state: State):
+    body = encode_state(state, HERE)
+
+    assert decode_state(body, HERE) == state
+    assert decode_state(json.dumps(body).encode(), HERE) == state
 
 
 def test_a_state_is_a_few_readable_lines_of_json():
-    body = json.loads(STATE)
-    assert body["position"] == 4
-    assert body["pieces"] == [1, 0]
+    assert BODY["cursor"] == [4, 1, 0]
+    assert BODY["shard"] == [0, 1]
     assert len(STATE) < 500
+    assert json.loads(STATE) == BODY
 
 
-@pytest.mark.parametrize("convert", [bytes, bytearray, lambda state: state.decode()])
-def test_bytes_and_their_text_are_both_taken(convert: Any):
-    assert decode_state(convert(STATE), HERE) == Position((4, 1, 0))
+@pytest.mark.parametrize("convert", [bytes, bytearray, bytes.decode, json.loads])
+def test_bytes_their_text_and_the_dict_are_all_taken(convert: Any):
+    assert decode_state(convert(STATE), HERE) == WHERE
 
 
-def test_a_state_that_went_through_json_once_more_is_the_same():
-    assert decode_state(json.dumps(json.loads(STATE)).encode(), HERE) == Position((4, 1, 0))
-
-
-@pytest.mark.parametrize("wrong", [None, 4, {"position": 4}, ["a"]], ids=repr)
-def test_anything_but_bytes_is_refused(wrong: Any):
+@pytest.mark.parametrize("wrong", [None, 4, ["a"], object], ids=repr)
+def test_anything_else_is_refused(wrong: Any):
     kind = type(wrong).__name__
-    with pytest.raises(StateError, match=rf"^A state is bytes, got {kind}\. Pass what `get_state`"):
+    with pytest.raises(
+        StateError, match=rf"^A state is bytes or a dict, got {kind}\. Pass what `get_state`"
+    ):
         decode_state(wrong, HERE)
 
 
@@ -77,14 +95,47 @@ def test_what_is_no_json_is_told_as_corrupt(damaged: bytes):
         decode_state(damaged, HERE)
 
 
-def test_another_number_than_the_checksums_is_told_as_corrupt():
-    damaged = STATE.replace(b'"position": 4', b'"position": 5')
+@pytest.mark.parametrize("name", ["cursor", "shard", "source", "order", "steps", "checksum"])
+def test_a_dict_with_a_part_missing_is_told_as_corrupt(name: str):
+    damaged = {key: value for key, value in BODY.items() if key != name}
     with pytest.raises(StateError, match=r"^The state is corrupt: its checksum does not match\."):
         decode_state(damaged, HERE)
 
 
-@pytest.mark.parametrize("other", [b"{}", b"[]", b"3", b'"text"', b"null", b'{"step": 3}'])
-def test_json_of_somebody_else_is_told(other: bytes):
+def test_another_number_than_the_checksums_is_told_as_corrupt():
+    with pytest.raises(StateError, match=r"^The state is corrupt: its checksum does not match\."):
+        decode_state({**BODY, "cursor": [5, 1, 0]}, HERE)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cursor": None},
+        {"cursor": 4},
+        {"shard": [0]},
+        {"shard": ["0", "1"]},
+        {"shard": [0, 1, 2]},
+        {"skipped": [3]},
+        {"skipped": [{"cursor": [4]}]},
+        {"skipped": [{"cursor": ["a"], "position": 1, "record": 1, "step": "Map f", "error": "x"}]},
+        {"taken": 5},
+        {"taken": [{}]},
+        {"taken": [{"shards": "a", "each": [1]}]},
+        {"taken": [{"shards": 0, "each": [1]}]},
+        {"cursors": {"shards": 3, "cursors": [[1], [2]]}},
+        {"cursors": {"shards": 0, "cursors": []}},
+    ],
+    ids=repr,
+)
+def test_nonsense_with_a_checksum_that_fits_is_told_as_corrupt(changes: dict[str, Any]):
+    with pytest.raises(StateError, match=r"^The state is corrupt: something is missing in it\."):
+        decode_state(forged(**changes), HERE)
+
+
+@pytest.mark.parametrize(
+    "other", [b"{}", b"[]", b"3", b'"text"', b"null", b'{"step": 3}', {"step": 3}]
+)
+def test_json_of_somebody_else_is_told(other: Any):
     with pytest.raises(StateError, match=r"^The state is not one of gristmill's\. Pass what"):
         decode_state(other, HERE)
 
@@ -97,6 +148,9 @@ def test_another_version_is_told(version: Any):
         decode_state(forged(gristmill=version), HERE)
 
 
+# Of another pipeline
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -104,18 +158,96 @@ def test_another_version_is_told(version: Any):
             {"source": "other"},
             r"belongs to another source: other there, list\(<5 records>\) here\.",
         ),
-        ({"order": "other"}, r"belongs to another order: other there, SequentialSampler.* here\."),
-        ({"shard": "1 of 2"}, r"belongs to another shard: 1 of 2 there, 0 of 1 here\."),
-        ({"steps": ["x"]}, r"belongs to other steps: \[x\] there, \[Map f, Batch\(2\)\] here\."),
+        (
+            {"source": {"a": HERE}},
+            r"belongs to another source: \{'a': .* there, list\(<5 records>\) here\.",
+        ),
+        (
+            {"order": ["other"]},
+            r"belongs to another order: \[other\] there, \[SequentialSampler.*\] here\.",
+        ),
+        (
+            {"steps": ["x"]},
+            r"belongs to other steps: \[x\] there, \[Seq.*, Map f, Batch\(2\)\] here\.",
+        ),
     ],
 )
 def test_a_state_of_another_pipeline_says_what_differs(changes: dict[str, Any], message: str):
-    state = encode_state(Position((4, 1, 0)), replace(HERE, **changes))
+    state = encode_state(WHERE, {**HERE, **changes})
     with pytest.raises(StateError, match=rf"^The state {message} Restore it into a pipeline like"):
         decode_state(state, HERE)
 
 
-def test_without_a_fingerprint_any_pipelines_state_is_taken():
-    state = encode_state(Position((4,)), replace(HERE, source="other"))
+def test_without_words_any_pipelines_state_is_taken():
+    assert decode_state(encode_state(WHERE, {**HERE, "source": "other"}), None) == WHERE
 
-    assert decode_state(state, None) == Position((4,))
+
+MIXED = {"source": {"a": HERE, "b": HERE}, "order": [], "steps": ["Mix"]}
+
+
+def test_a_difference_in_one_of_several_datasets_is_told_with_its_name():
+    other = {**MIXED, "source": {"a": HERE, "b": {**HERE, "order": ["other"]}}}
+
+    with pytest.raises(StateError, match=r"belongs to another order in dataset b: \[other\] there"):
+        decode_state(encode_state(WHERE, other), MIXED)
+
+
+@pytest.mark.parametrize("names", ["a", "b", "abc", "ca"])
+def test_datasets_of_a_named_mix_may_come_and_go(names: str):
+    other = {**MIXED, "source": dict.fromkeys(names, HERE)}
+
+    assert decode_state(encode_state(WHERE, other), MIXED) == WHERE
+
+
+@pytest.mark.parametrize("names", ["a", "abc"])
+def test_datasets_that_are_combined_otherwise_may_not(names: str):
+    zipped = {**MIXED, "steps": ["Zip"]}
+    other = {**zipped, "source": dict.fromkeys(names, HERE)}
+
+    with pytest.raises(StateError, match=r"another source: \[a.*\] there, \[a, b\] here\."):
+        decode_state(encode_state(WHERE, other), zipped)
+
+
+# Of all shards
+
+
+def shards(*numbers: tuple[int, int], **changes: Any) -> list[dict[str, Any]]:
+    return [
+        encode_state(at(index, shard=(index, count)), HERE | changes) for index, count in numbers
+    ]
+
+
+def test_the_states_of_all_shards_are_gathered_in_any_order():
+    gathered = decode_state(gather_states(shards((2, 3), (0, 3), (1, 3))), HERE)
+
+    assert gathered.shard is None
+    assert [position.cursor for position in gathered.positions] == [(0,), (1,), (2,)]
+
+
+def test_states_of_all_shards_that_are_alike_are_one():
+    state = gather_states(shards((0, 2), (1, 2)))
+
+    assert gather_states([state, state, state]) == state
+
+
+@pytest.mark.parametrize(
+    ("states", "message"),
+    [
+        ([], r"^There is no state to gather\."),
+        (shards((0, 3), (1, 3)), r"^The states are of the shards 0 of 3, 1 of 3\. Pass one of"),
+        (shards((0, 2), (0, 2)), r"^The states are of the shards 0 of 2, 0 of 2\."),
+        (shards((0, 1), (1, 2)), r"^The states are of the shards 0 of 1, 1 of 2\."),
+        (
+            [*shards((0, 2)), *shards((1, 2), source="other")],
+            r"^The state belongs to another source: other there, list",
+        ),
+        (
+            [gather_states(shards((0, 1))), gather_states(shards((1, 2), (0, 2)))],
+            r"^The states are each of all shards, and differ",
+        ),
+        ([b"{"], r"^The state is truncated"),
+    ],
+)
+def test_states_that_are_not_of_all_shards_of_one_run_are_refused(states: Any, message: str):
+    with pytest.raises(StateError, match=message):
+        gather_states(states)

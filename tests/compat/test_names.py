@@ -16,8 +16,9 @@ NAMES = {
     "": """
         DataLoader DataLoaderIterator DatasetIterator IterDataset MapDataset
         MultiprocessingOptions ReadOptions Record RecordMetadata load
-        constants experimental samplers sharding sources transforms
+        checkpoint constants experimental samplers sharding sources transforms
     """,
+    "checkpoint": "CheckpointHandler CheckpointRestore CheckpointSave",
     "constants": "DATASET_INDEX EPOCH INDEX META_FEATURES RECORD RECORD_KEY SEED",
     "sources": "RandomAccessDataSource RangeDataSource SharedMemoryDataSource",
     "samplers": "IndexSampler Sampler SequentialSampler",
@@ -42,8 +43,9 @@ NAMES = {
         Batch BatchOperation DATASET_INDEX DataLoader DatasetIterator DatasetSelectionMap EPOCH
         FilterOperation FilterTransform INDEX InMemoryDataSource IndexSampler IterDataset
         META_FEATURES MapDataset MapOperation MapTransform
-        MapWithIndexTransform MultiprocessingOptions NoSharding Operation PyGrainDatasetIterator
-        RECORD RECORD_KEY RandomAccessDataSource RandomMapOperation RandomMapTransform
+        MapWithIndexTransform MultiprocessingOptions NoSharding Operation PyGrainCheckpointHandler
+        PyGrainCheckpointRestore PyGrainCheckpointSave PyGrainDatasetIterator RECORD
+        RECORD_KEY RandomAccessDataSource RandomMapOperation RandomMapTransform
         RangeDataSource ReadOptions Record RecordMetadata SEED Sampler SequentialSampler
         ShardByJaxProcess ShardOptions Transformation Transformations experimental load
     """,
@@ -96,7 +98,15 @@ def test_the_flat_map_transform_is_the_flat_map_of_transforms():
 
 
 def test_a_submodule_is_reached_from_the_package_without_an_import_of_its_own():
-    for module in ("constants", "experimental", "samplers", "sharding", "sources", "transforms"):
+    for module in [
+        "checkpoint",
+        "constants",
+        "experimental",
+        "samplers",
+        "sharding",
+        "sources",
+        "transforms",
+    ]:
         assert getattr(gristmill, module) is module_of("gristmill", module)
 
 
@@ -142,14 +152,12 @@ CALLABLE = [
     if (inspect.isclass(find("grain", *place)) or inspect.isfunction(find("grain", *place)))
     and not is_protocol(find("grain", *place))
 ]
-LATER = {"save", "load"}  # the protocol of Orbax, which the state does not speak yet
 METHODS = [
     (module, name, method)
     for module, name in CALLABLE
     if inspect.isclass(find("grain", module, name))
     for method, value in vars(find("grain", module, name)).items()
     if inspect.isfunction(value)
-    and method not in LATER
     and (not method.startswith("_") or method in ("__getitem__", "__iter__", "__next__", "__len__"))
 ]
 

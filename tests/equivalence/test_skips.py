@@ -473,7 +473,7 @@ def test_a_state_of_a_run_that_skips_restores_in_one_that_raises(
     # The next bad record is not skipped any more.
     rest = meaning(case, budget=None, after=skipping.ends[place - 1] + 1 if place else 0)
     halfway = [
-        skip for skip in skipping.skipped[place] if skip.position == json.loads(state)["position"]
+        skip for skip in skipping.skipped[place] if skip.position == json.loads(state)["cursor"][0]
     ]
     if halfway:  # nor is one that the state stands in: its pieces are all made again
         rest = Meaning(error=halfway[0].error.removeprefix("BadRecordError: "))

@@ -185,7 +185,7 @@ def test_an_interrupt_while_a_block_becomes_rows_loses_none_of_them(
             seen.extend(map(int, iterator))
             break
         except KeyboardInterrupt:
-            assert json.loads(iterator.get_state())["position"] == len(seen)
+            assert json.loads(iterator.get_state())["cursor"] == [len(seen)]
 
     assert seen == list(range(40))
 

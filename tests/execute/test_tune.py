@@ -488,7 +488,7 @@ def test_where_processes_are_slower_it_stays_inline_and_ends_them(
 
     with iter(loader) as iterator:
         assert list(iterator) == [_compute(number) for number in range(15)]
-        tuned: Any = iterator._stream._engine.stage
+        tuned: Any = iterator._run.stream._engine.stage
 
     assert tuned._best.kind == "inline"
     assert any(ended)

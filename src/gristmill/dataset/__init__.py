@@ -1,5 +1,6 @@
 """The fluent face: `MapDataset`, `IterDataset` and their iterators."""
 
+from gristmill.dataset._elastic import ElasticIterator
 from gristmill.dataset._iter import (
     FlatMapIterDataset,
     IterDataset,
@@ -62,6 +63,7 @@ __all__ = [
     "ConcatThenSplitIterDataset",
     "DatasetIterator",
     "DatasetOptions",
+    "ElasticIterator",
     "ExecutionTrackingMode",
     "FirstFitPackIterDataset",
     "FlatMapIterDataset",

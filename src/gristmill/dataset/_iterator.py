@@ -1,23 +1,20 @@
 """Iterators of datasets: streams that can tell where they stand, and go on from there."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, TypeVar, cast, final
+from typing import Any, Generic, TypeVar, final
 
-from gristmill.checkpoint import Position
-from gristmill.errors import StateError
-from gristmill.execute import Settings, Stream
+from gristmill.checkpoint import Position, Saved
+from gristmill.execute import Run, Settings
 from gristmill.observe import Stats
 from gristmill.options import MultiprocessingOptions, ReadOptions, WorkerOptions
-from gristmill.plan import Node, limits_of
+from gristmill.plan import Node, describe, limits_of
 
 T = TypeVar("T")
 
-VERSION = 1
 
-
-class DatasetIterator(Iterator[T], ABC, Generic[T]):
+class DatasetIterator(Saved, Iterator[T], ABC, Generic[T]):
     """The elements of a dataset one after the other.
 
     Users derive their own: `__next__`, `get_state` and `set_state`, where a state is a dict that
@@ -68,36 +65,32 @@ class DatasetIterator(Iterator[T], ABC, Generic[T]):
 class StreamIterator(DatasetIterator[T]):
     """The iterator of a plan."""
 
-    def __init__(self, plan: Node) -> None:
+    def __init__(
+        self, plan: Node, *, words: Mapping[str, Any] | None = None, is_lockstep: bool = False
+    ) -> None:
+        """Run a plan; `words` are what its states belong to, if not what the plan says."""
         super().__init__()
         self._plan = plan
-        self._stream = Stream(plan, replace(_SETTINGS, limits=limits_of(plan)))
+        self._run = Run(
+            plan,
+            replace(_SETTINGS, limits=limits_of(plan)),
+            describe(plan) if words is None else words,
+            is_lockstep=is_lockstep,
+        )
 
     def __next__(self) -> T:
-        return next(self._stream)
+        return next(self._run.stream)
 
     def get_state(self) -> dict[str, Any]:
-        return {"gristmill": VERSION, "cursor": _as_json(self._stream.cursor)}
+        return self._run.state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        given: Any = state
-        if not isinstance(given, dict) or "cursor" not in given:
-            raise StateError(
-                f"The state is not one of a gristmill dataset: {state!r:.200}. Pass what "
-                "`get_state` gave."
-            )
-        try:
-            self._stream.seek(Position(tuple(state["cursor"])))
-        except (TypeError, ValueError, KeyError, IndexError) as error:
-            raise StateError(
-                "The state does not fit this pipeline. Restore it into one like the one it was "
-                "taken from, or start anew."
-            ) from error
+        self._run.restore(state)
 
     @property
     def cursor(self) -> tuple[Any, ...]:
         """Where the stream stands."""
-        return self._stream.cursor
+        return self._run.stream.cursor
 
     @property
     def plan(self) -> Node:
@@ -106,17 +99,17 @@ class StreamIterator(DatasetIterator[T]):
 
     def go_to(self, cursor: tuple[Any, ...]) -> None:
         """Go on from a cursor."""
-        self._stream.seek(Position(cursor))
+        self._run.stream.seek(Position(cursor))
 
     def start_prefetch(self) -> None:
-        self._stream.start()
+        self._run.stream.start()
 
     def close(self) -> None:
-        self._stream.close()
+        self._run.stream.close()
 
     def stats(self) -> Stats:
         """Give what this iterator has done so far."""
-        return self._stream.counters.stats()
+        return self._run.stream.counters.stats()
 
     def __repr__(self) -> str:
         return f"DatasetIterator({self._plan.label})"
@@ -128,14 +121,3 @@ _SETTINGS = Settings(
     worker=WorkerOptions(),
     is_tuned=False,
 )
-
-
-def _as_json(value: Any) -> Any:
-    """Give a state as JSON would bring it back, so that it is the same before and after."""
-    if isinstance(value, NotImplementedError):  # by an iterator of the user's that has none
-        raise NotImplementedError(*value.args)  # another one: that one would hold its frames
-    if isinstance(value, tuple | list):
-        return [_as_json(item) for item in cast("Sequence[Any]", value)]
-    if isinstance(value, dict):
-        return {name: _as_json(item) for name, item in cast("dict[Any, Any]", value).items()}
-    return value

@@ -3,6 +3,7 @@
 from gristmill.execute._fetch import fetch_one, open_fetch
 from gristmill.execute._open import Settings
 from gristmill.execute._pack_and_batch import pack_and_batch
+from gristmill.execute._run import Run
 from gristmill.execute._stream import Stream
 
-__all__ = ["Settings", "Stream", "fetch_one", "open_fetch", "pack_and_batch"]
+__all__ = ["Run", "Settings", "Stream", "fetch_one", "open_fetch", "pack_and_batch"]

@@ -12,6 +12,7 @@ from gristmill.execute._block import Block
 from gristmill.execute._fetch import open_fetch, present_rows
 from gristmill.execute._outcome import Outcome, Seen
 from gristmill.execute._track import DenseTrack
+from gristmill.order import as_indices
 from gristmill.plan import AccessNode
 
 
@@ -31,7 +32,7 @@ def access_reader(
             return ()
         has_passed = np.full(len(positions), present is None)
         has_passed[present or []] = True
-        return (Seen(num_above, np.asarray(positions, dtype=np.int64), has_passed),)
+        return (Seen(num_above, as_indices(positions), has_passed),)
 
     def read(positions: range) -> Outcome:
         made = fetch(np.arange(positions.start, positions.stop))

@@ -42,10 +42,22 @@ class _Place(NamedTuple):
     """What is left of it, if it was cut."""
     row: int = 0
     """How many rows were given of those that begin here."""
+    number: int = 0
+    """How many documents came before it."""
+    end: "_Place | None" = None
+    """Where the rows end that begin here, if some were given."""
+    pending: tuple[Any, ...] = ()
+    """What the state it was restored from said of what is left."""
 
     def state(self) -> Any:
         """Give it as positions."""
-        return [self.mark.after(self.offset), self.rest, self.row]
+        state = [self.mark.after(self.offset), self.rest, self.row]
+        if self.pending:
+            return [*state, *self.pending]
+        end = self.end or self
+        is_cut = end.rest is not None
+        count = end.number - self.number + is_cut
+        return [*state, count, end.mark.after(end.offset + is_cut)] if count else state
 
 
 @final
@@ -53,8 +65,9 @@ class ConcatSplitStage(StatefulStage):
     """Fills one row at a time. What does not fit any more begins the next.
 
     Documents that fill a row by themselves may pass: their rows come right after the row that was
-    open meanwhile. The state is the place where the open row begins, and how many rows were given
-    of those that come with it.
+    open meanwhile. The state is the place where the open row begins, what is left of the document
+    there if it was cut, and how many rows were given of those that come with it; then, if part of
+    some documents was given, how many they are, and the cursor after them.
     """
 
     def __init__(self, node: ConcatSplitNode, parents: list[Stage], *, num_flat_maps: int) -> None:
@@ -67,10 +80,11 @@ class ConcatSplitStage(StatefulStage):
         return [self._intake.stage.start, None, 0]
 
     def restore(self, state: Any) -> None:
-        below, rest, row = state
+        below, rest, row, *pending = state
         self._intake.seek(below)
         cuts = None if rest is None else tuple((start, end) for start, end in rest)
-        self._filler = _Filler(self._node, _Place(self._intake.mark(), 0, cuts, row))
+        place = _Place(self._intake.mark(), 0, cuts, row, pending=tuple(pending))
+        self._filler = _Filler(self._node, place)
 
     def pull(self) -> Outcome | None:
         """Lay what is at hand into rows; that need not fill one."""
@@ -82,7 +96,7 @@ class ConcatSplitStage(StatefulStage):
             error = filler.add(mark, columns, scalars) or failed
         elif self._intake.error is not None:
             return self.give([], lambda _: None, self._intake.error)
-        elif not filler.end(_Place(self._intake.mark(), 0)):
+        elif not filler.end(_Place(self._intake.mark(), 0, number=filler.num_documents)):
             return None
         rows, places = filler.take()
         made, wrong = _make_rows(self._node, rows)
@@ -102,6 +116,8 @@ class _Filler:
         self._metas = [feature.is_meta for feature in node.features]
         self._passes_full = not node.splits_full_length
         self._is_single = self._metas == [False] and not self._passes_full
+        self.num_documents = 0
+        """How many came so far."""
         self._place = place
         self._skip = place.row
         self._rest = place.rest
@@ -129,8 +145,10 @@ class _Filler:
         self, mark: Mark, columns: Columns, scalars: list[list[bool]] | None
     ) -> PlanError | None:
         """Lay documents into rows; `scalars` are the features that were no arrays, if any."""
+        before = self.num_documents
+        self.num_documents += len(columns[0])
         if self._is_single:
-            self._add_tokens(mark, columns[0])
+            self._add_tokens(mark, columns[0], before)
             return None
         for number, document in enumerate(zip(*columns, strict=True)):
             whole = self._metas
@@ -140,7 +158,7 @@ class _Filler:
             if self._rest is None and self._passes_full and self._is_full(lengths):
                 self._passed.append([[values] for values in document])
                 continue
-            place = _Place(mark, number)
+            place = _Place(mark, number, number=before + number)
             limiting = _first_of(list(map(operator.gt, lengths, self._lengths)), self._metas)
             if limiting is not None:  # it would not fit into any row
                 self.end(place._replace(rest=self._rest))
@@ -155,13 +173,13 @@ class _Filler:
         rows = [self._open, *self._passed] if self._open[0] else self._passed
         self._rows += rows[self._skip :]
         for row in range(self._skip + 1, len(rows)):
-            self._places.append(self._place._replace(row=row))
+            self._places.append(self._place._replace(row=row, end=place, pending=()))
         self._places.append(place)
         self._place, self._skip = place, 0
         self._open, self._passed = [[] for _ in self._lengths], []
         self._filled = [0] * len(self._lengths)
 
-    def _add_tokens(self, mark: Mark, documents: list[NDArray[Any]]) -> None:
+    def _add_tokens(self, mark: Mark, documents: list[NDArray[Any]], num_before: int) -> None:
         """Do as `_add`, for documents of one feature: only what is cut is looked at by itself."""
         (length,) = self._lengths
         before = 0 if self._rest is None else self._rest[0][0]
@@ -176,7 +194,7 @@ class _Filler:
             if cut:
                 self._open[0].append(documents[number][max(0, cut - length) : cut])
             rest = ((cut, len(documents[number])),) if cut else None
-            self._close(_Place(mark, number, rest))
+            self._close(_Place(mark, number, rest, number=num_before + number))
             limit += length
         self._open[0] += _between(documents, starts, number, len(documents), limit - length)
         self._filled[0] = starts[-1] - limit + length

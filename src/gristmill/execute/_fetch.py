@@ -19,6 +19,7 @@ from gristmill.execute._map import map_step
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._sample import in_windows, record_reader
 from gristmill.execute._track import index_track
+from gristmill.order import as_indices
 from gristmill.plan import (
     BatchNode,
     ChooseNode,
@@ -168,7 +169,7 @@ def _shuffle(node: ShuffleNode, fetch: Fetch) -> Fetch:
 
     def fetch_shuffled(indices: Indices) -> Outcome:
         run = _as_run(indices)
-        made = fetch(node.to_parent(indices) if run is None else np.asarray(find(run)))
+        made = fetch(node.to_parent(indices) if run is None else as_indices(find(run)))
         return _at(indices, made.block.data, made.error)
 
     return fetch_shuffled
@@ -209,7 +210,7 @@ def _located_in_windows(node: MixNode) -> Callable[[Indices], tuple[Indices, Ind
         run = _as_run(indices)
         if run is None:
             return node.locate(indices)
-        places = np.asarray(find(run))
+        places = as_indices(find(run))
         return places[:, 0], places[:, 1]
 
     return locate

@@ -37,6 +37,9 @@ def flat_map_step(node: FlatMapNode, *, level: int) -> Callable[[Block], Outcome
         counts = np.array([len(group) for group in groups], dtype=np.int64)
         track = block.track[: len(groups)].sparse().split(counts, level=level)
         pieces = [piece for group in groups for piece in group]
-        return Outcome(Block(pieces, track), error, len(groups))
+        made = Block(pieces, track)
+        if node.given and len(pieces):
+            made = made.take(np.flatnonzero(~track.lies_before(node.given)))
+        return Outcome(made, error, len(groups))
 
     return run

@@ -12,7 +12,7 @@ from gristmill.errors import BatchError, PlanError
 from gristmill.execute._blame import blame, call_each
 from gristmill.execute._block import Block
 from gristmill.execute._outcome import Outcome
-from gristmill.order import BlockSampler
+from gristmill.order import BlockSampler, as_indices
 from gristmill.plan import MapNode, MapWithIndexNode, RandomMapNode, SampleNode, sample_of
 from gristmill.types import SupportsArray, Tree
 
@@ -91,7 +91,7 @@ def map_with_index_step(node: MapWithIndexNode) -> Callable[[Block], Outcome]:
     sample = sample_of(node)
 
     def run(block: Block) -> Outcome:
-        indices = np.asarray(sample.indices(block.track.sparse().origins[:, 0])).tolist()
+        indices = as_indices(sample.indices(block.track.sparse().origins[:, 0])).tolist()
         rows, error = call_each(node, block.track, node.function, indices, block.rows())
         return Outcome(block.with_rows(rows), error, len(rows))
 
@@ -128,7 +128,7 @@ def random_map_step(node: RandomMapNode, *, goes_on: bool) -> Callable[[Block], 
 
 def _first_states(sample: SampleNode, block: Block) -> Iterator[GeneratorState]:
     origins = block.track.sparse().origins
-    indices = np.asarray(sample.indices(origins[:, 0])).tolist()
+    indices = as_indices(sample.indices(origins[:, 0])).tolist()
     pieces = np.zeros(len(origins), dtype=np.uint64)
     for level in range(1, origins.shape[1]):
         pieces = pieces * np.uint64(1_000_003) + origins[:, level].astype(np.uint64)

@@ -26,10 +26,10 @@ class CountedMapStage(StatefulStage):
         super().__init__(parents, num_flat_maps=num_flat_maps)
         self._node = node
         self._intake = self._intakes[0]
-        self._count = 0
+        self._count = node.first
 
     def first_state(self) -> Any:
-        return [self._intake.stage.start, 0]
+        return [self._intake.stage.start, self._node.first]
 
     def restore(self, state: Any) -> None:
         below, self._count = state

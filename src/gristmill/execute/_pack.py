@@ -25,7 +25,8 @@ class PackStage(StatefulStage):
     """Puts documents into bins, and gives all bins once one fits into none.
 
     The state is where the first document of the open bins is, how many rows of these bins were
-    given, and how many rows in all.
+    given, and how many rows in all; if any were given, how many documents are in the bins, and the
+    cursor after them.
     """
 
     def __init__(self, node: PackNode, parents: list[Stage], *, num_flat_maps: int) -> None:
@@ -38,9 +39,10 @@ class PackStage(StatefulStage):
         return [self._intake.stage.start, 0, 0]
 
     def restore(self, state: Any) -> None:
-        below, row, counter = state
+        below, row, counter, *pending = state
         self._intake.seek(below)
-        self._begin(_Place(self._intake.mark(), 0, row, counter))
+        place = _Place(self._intake.mark(), 0, row, counter, pending=tuple(pending))
+        self._begin(place)
 
     def pull(self) -> Outcome | None:
         """Put what is at hand into bins; that need not fill them."""
@@ -89,7 +91,7 @@ class PackStage(StatefulStage):
         except Exception as error:
             add_note_once(error, f"In {node.label}, added at {node.site}.")
             return error
-        self._begin(_Place(mark, offset, 0, first + len(rows)))
+        self._begin(_Place(mark, offset, 0, first + len(rows), len(self._bundle.bins)))
         given.add(rows[place.row :], self._place)
         return None
 
@@ -103,6 +105,10 @@ class _Place:
     offset: int
     row: int
     counter: int
+    num_before: int = 0
+    """How many documents are in the bins before."""
+    pending: tuple[Any, ...] = ()
+    """What the state it was restored from said of the documents in these bins."""
 
 
 @final
@@ -123,8 +129,15 @@ class _Given:
     def state_after(self, count: int) -> Any:
         """Give the state after so many rows."""
         number = bisect_right(self._firsts, count) - 1
-        place, more = self._places[number], count - self._firsts[number]
-        return [place.mark.after(place.offset), place.row + more, place.counter + more]
+        place, row = self._places[number], count - self._firsts[number]
+        row, counter = place.row + row, place.counter + row
+        below = place.mark.after(place.offset)
+        if not row:
+            return [below, row, counter]
+        if number + 1 == len(self._places):  # restored, and nothing was given yet
+            return [below, row, counter, *place.pending]
+        end = self._places[number + 1]
+        return [below, row, counter, end.num_before, end.mark.after(end.offset)]
 
 
 @final

@@ -20,7 +20,7 @@ class RebatchStage(StatefulStage):
     """Takes rows of the batches below until there are enough for one of its own.
 
     The state is the cursor before the batch below whose rows come next, and how many of them are
-    done.
+    done; if any are, a 1 for that batch, and the cursor after it.
     """
 
     def __init__(self, node: RebatchNode, parents: list[Stage], *, num_flat_maps: int) -> None:
@@ -35,7 +35,7 @@ class RebatchStage(StatefulStage):
         return [self._intake.stage.start, 0]
 
     def restore(self, state: Any) -> None:
-        below, self._skip = state
+        below, self._skip, *_ = state
         self._parts = []
         self._intake.seek(below)
         self._last = _Place(self._intake.mark(), 0, self._skip)
@@ -105,7 +105,10 @@ class _Place:
 
     def state(self) -> Any:
         """Give it as a state."""
-        return [self._mark.after(self._number), self._done]
+        before = self._mark.after(self._number)
+        if not self._done:
+            return [before, 0]
+        return [before, self._done, 1, self._mark.after(self._number + 1)]
 
 
 @final

@@ -20,6 +20,9 @@ from gristmill.types import Span, SupportsGetItems
 WINDOW = 65_536
 """Keys found in one go: a shuffle takes as many calls of NumPy for 100 of them as for 10,000."""
 
+GROWTH = 16
+"""How many times as far as before the next window goes."""
+
 ReadRecords: TypeAlias = Callable[[Span, Track], Outcome]
 
 
@@ -55,11 +58,11 @@ def in_windows(
         nonlocal window
         first, keys = window
         if not (first <= positions.start and positions.stop <= first + len(keys)):
-            # Only reads that follow each other look ahead: the first one waits for no more. Some
-            # are left to other workers. With few records, each epoch in the window would be
-            # shuffled for its own.
+            # Only reads that follow each other look ahead, and each time further: the first ones
+            # wait for no more. Some are left to other workers. With few records, each epoch in the
+            # window would be shuffled for its own.
             follows = first < positions.start <= first + len(keys) + WINDOW
-            ahead = min(WINDOW, epoch) if follows else 0
+            ahead = min(WINDOW, epoch, GROWTH * len(keys)) if follows else 0
             first = positions.start
             limit = first - first % epoch + epoch if end is None else end
             wanted = range(first, max(min(first + ahead, limit), positions.stop))

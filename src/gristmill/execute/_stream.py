@@ -94,6 +94,11 @@ class Stream:
         self.counters.skipped = len(self._skips)
         self._is_unsure = False
 
+    @property
+    def refuses_at_once(self) -> bool:
+        """Whether `seek` raises where a cursor does not fit: a thread tells it only later."""
+        return self._engine.is_stage_ours
+
     def start(self) -> None:
         """Begin to run ahead, if that is how this stream runs."""
         may = self._settings.runs_ahead or self._engine.stage.needs_thread

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gristmill.execute._cache import CacheStage
+from gristmill.execute._chain import ChainStage
 from gristmill.execute._concat_split import ConcatSplitStage
 from gristmill.execute._custom import CustomStage
 from gristmill.execute._limit import LimitStage
@@ -17,6 +18,7 @@ from gristmill.execute._window import WindowShuffleStage
 from gristmill.execute._zip import ZipStage
 from gristmill.plan import (
     CacheNode,
+    ChainNode,
     ConcatSplitNode,
     CountedMapNode,
     CustomStreamNode,
@@ -32,6 +34,7 @@ from gristmill.plan import (
 
 _STAGES: dict[type[StatefulNode], Callable[..., Stage]] = {
     CacheNode: CacheStage,
+    ChainNode: ChainStage,
     ConcatSplitNode: ConcatSplitStage,
     CountedMapNode: CountedMapStage,
     CustomStreamNode: CustomStage,

@@ -14,11 +14,12 @@ As long as elements are evenly spaced records, or batches of them, a track is a 
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gristmill.types import Indices
 
@@ -158,6 +159,14 @@ class SparseTrack:
     def num_until(self, cursor: Cursor) -> int:
         """Count the elements that lie before a local cursor."""
         return sum(tuple(end) <= cursor for end in self.ends.tolist())
+
+    def lies_before(self, cursors: Sequence[Cursor]) -> NDArray[np.bool_]:
+        """Tell which elements are of the record of one of the cursors, and lie before it."""
+        lies = np.zeros(len(self), dtype=bool)
+        for cursor in cursors:
+            for row in np.flatnonzero(self.starts[:, 0] == cursor[0]).tolist():
+                lies[row] = tuple(self.ends[row].tolist()) <= tuple(cursor)
+        return lies
 
     def sparse(self) -> "SparseTrack":
         """Give itself."""

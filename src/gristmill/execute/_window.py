@@ -22,8 +22,9 @@ _SEEDS = 2**32
 class WindowShuffleStage(StatefulStage):
     """Gathers a window, and gives its elements in another order, keyed by the window's number.
 
-    The state is the cursor where the window begins, its number, and how many of it were given.
-    Going on from there reads the window once more.
+    The state is the cursor where the window begins, its number, and how many of it were given; if
+    any were, how many it has, and the cursor where it ends. Going on from there reads the window
+    once more.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class WindowShuffleStage(StatefulStage):
         return [self._intake.stage.start, 0, 0]
 
     def restore(self, state: Any) -> None:
-        below, self._number, self._place = state
+        below, self._number, self._place, *_ = state
         self._window = None
         self._intake.seek(below)
 
@@ -90,4 +91,6 @@ class _Window:
         """Give the state after so many of them."""
         if count >= len(self.rows):
             return [self._end, self._number + 1, 0]
-        return [self._start, self._number, count]
+        if not count:
+            return [self._start, self._number, 0]
+        return [self._start, self._number, count, len(self.rows), self._end]

@@ -1,18 +1,29 @@
 """WHICH record is next: pure integer maths."""
 
 from gristmill.order._record import Record, RecordMetadata
-from gristmill.order._sampler import BlockSampler, IndexSampler, Sampler, SequentialSampler
+from gristmill.order._rest import Rest
+from gristmill.order._sampler import (
+    AllShards,
+    BlockSampler,
+    IndexSampler,
+    Sampler,
+    SequentialSampler,
+)
 from gristmill.order._shard import ENDLESS, strided_length
 from gristmill.order._shuffle import shuffled
+from gristmill.order._span import as_indices
 
 __all__ = [
     "ENDLESS",
+    "AllShards",
     "BlockSampler",
     "IndexSampler",
     "Record",
     "RecordMetadata",
+    "Rest",
     "Sampler",
     "SequentialSampler",
+    "as_indices",
     "shuffled",
     "strided_length",
 ]

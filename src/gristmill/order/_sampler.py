@@ -21,6 +21,7 @@ from gristmill.options import NoSharding, ShardOptions, as_shard
 from gristmill.order._record import RecordMetadata
 from gristmill.order._shard import ENDLESS, contiguous_range, strided_length
 from gristmill.order._shuffle import shuffled
+from gristmill.order._span import as_indices
 from gristmill.types import Span
 
 
@@ -161,6 +162,15 @@ class IndexSampler:
         last = (self.num_positions(own) - 1) * own.shard_count + own.shard_index
         return max(len(self), last + 1)
 
+    @property
+    def epoch_size(self) -> int:
+        """How many records an epoch has: those that the shard owns, or all."""
+        return len(self._own)
+
+    def with_shard(self, shard: ShardOptions) -> "IndexSampler":
+        """Give the sampler of another shard."""
+        return IndexSampler(self.num_records, shard, self.shuffle, self.num_epochs, self.seed)
+
     def num_positions(self, shard: ShardOptions) -> int:
         """Count the elements that a shard gets."""
         if self.shard_options.shard_count == 1:
@@ -177,7 +187,7 @@ class IndexSampler:
             parts = [self._epoch(offsets, epoch) for epoch, offsets in _by_epoch(places, size)]
             if len(parts) == 1:
                 return parts[0]
-            return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+            return np.concatenate([as_indices(part) for part in parts])
         epochs, offsets = np.divmod(places, size)
         keys = offsets + first
         for epoch in np.unique(epochs).tolist():
@@ -190,11 +200,52 @@ class IndexSampler:
         first = self._own.start
         if self.shuffle and self.seed is not None:
             seed = (self.seed + epoch) % 2**32
-            places = np.asarray(offsets, dtype=np.int64)
-            return shuffled(places, num_records=len(self._own), seed=seed) + first
+            return shuffled(as_indices(offsets), num_records=len(self._own), seed=seed) + first
         if isinstance(offsets, range):
             return range(offsets.start + first, offsets.stop + first, offsets.step)
         return offsets + first
+
+
+@final
+class AllShards:
+    """The streams of all shards of a sampler: shard s of n has the indices s, s + n, ...
+
+    >>> sampler = IndexSampler(num_records=5, num_epochs=1)
+    >>> AllShards(sampler, 2).keys(np.arange(6)).tolist()  # 0 1 2, and 3 4
+    [0, 3, 1, 4, 2, 3]
+    """
+
+    def __init__(self, sampler: IndexSampler, count: int) -> None:
+        drops = sampler.shard_options.drop_remainder
+        self._shards: list[IndexSampler] = [
+            sampler.with_shard(ShardOptions(number, count, drops)) for number in range(count)
+        ]
+        self.num_records = sampler.num_records
+        self.seed = sampler.seed
+        self.shard_options: ShardOptions = NoSharding()
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """How many elements each has."""
+        return tuple(shard.num_positions(shard.shard_options) for shard in self._shards)
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        return self._shards[index % len(self._shards)][index]
+
+    def num_positions(self, shard: ShardOptions) -> int:
+        """Count the elements that a shard gets."""
+        return strided_length(min(sum(self.lengths), ENDLESS), shard)
+
+    def keys(self, indices: Span) -> Span:
+        """Give the record at each index."""
+        wanted = as_indices(indices)
+        owners = wanted % len(self._shards)
+        keys = np.empty_like(wanted)
+        for number, shard in enumerate(self._shards):
+            mine = owners == number
+            if mine.any():
+                keys[mine] = shard.keys(wanted[mine])
+        return keys
 
 
 def _floor_divide(indices: Span, divisor: int) -> Span:
@@ -204,7 +255,7 @@ def _floor_divide(indices: Span, divisor: int) -> Span:
         if indices.step % divisor == 0:
             first, step = indices.start // divisor, indices.step // divisor
             return range(first, first + len(indices) * step, step)
-        indices = np.asarray(indices, dtype=np.int64)
+        indices = as_indices(indices)
     return indices // divisor
 
 

@@ -17,6 +17,8 @@ from gristmill.plan._combine_streams import (
     ZipStreamNode,
     mixed_order,
 )
+from gristmill.plan._deal import ChainNode, DealtNode, RestNode
+from gristmill.plan._describe import describe
 from gristmill.plan._element import AccessNode, CustomNode, FanOutNode, SeededMapNode, SeedNode
 from gristmill.plan._filter import FilterNode
 from gristmill.plan._flat_map import FlatMapNode
@@ -42,6 +44,15 @@ from gristmill.plan._rearrange import (
     WindowShuffleNode,
 )
 from gristmill.plan._sample import SampleNode, shard_for
+from gristmill.plan._shards import (
+    cut_into_shards,
+    has_contiguous_shards,
+    replace_below,
+    shard_of,
+    shard_slice,
+    with_parents,
+    with_shard,
+)
 from gristmill.plan._source import SourceNode
 from gristmill.plan._stateful import (
     CountedMapNode,
@@ -67,12 +78,14 @@ __all__ = [
     "BOSHandling",
     "BatchNode",
     "CacheNode",
+    "ChainNode",
     "ChooseNode",
     "ConcatSplitNode",
     "ConcatenateNode",
     "CountedMapNode",
     "CustomNode",
     "CustomStreamNode",
+    "DealtNode",
     "FanOutNode",
     "FilterLimits",
     "FilterNode",
@@ -96,6 +109,7 @@ __all__ = [
     "RebatchNode",
     "RepeatNode",
     "RepeatStreamNode",
+    "RestNode",
     "SampleNode",
     "SeedNode",
     "SeededMapNode",
@@ -115,15 +129,23 @@ __all__ = [
     "bottom_of",
     "choose",
     "choose_run",
+    "cut_into_shards",
+    "describe",
+    "has_contiguous_shards",
     "limits_of",
     "mixed_order",
     "name_of",
     "output_names",
     "packed_features",
+    "replace_below",
     "sample_of",
     "shard_for",
+    "shard_of",
+    "shard_slice",
     "stable_repr",
     "steps_of",
     "tree_features",
     "with_operation",
+    "with_parents",
+    "with_shard",
 ]

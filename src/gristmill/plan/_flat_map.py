@@ -15,6 +15,8 @@ class FlatMapNode(Step):
 
     function: Callable[[Element], Iterable[Element]]
     max_fan_out: int
+    given: tuple[tuple[int, ...], ...] = ()
+    """Cursors within records of which others gave the pieces before."""
 
     @property
     def label(self) -> str:

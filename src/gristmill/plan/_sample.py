@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
-import numpy as np
-
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.options import NoSharding, ShardOptions, as_shard
-from gristmill.order import BlockSampler, RecordMetadata, Sampler, strided_length
+from gristmill.order import (
+    BlockSampler,
+    RecordMetadata,
+    Rest,
+    Sampler,
+    as_indices,
+    strided_length,
+)
 from gristmill.plan._node import Node, stable_repr
 from gristmill.plan._source import SourceNode
 from gristmill.types import Span
@@ -24,6 +29,8 @@ class SampleNode(Node):
     parent: SourceNode
     sampler: Sampler | BlockSampler
     shard: ShardOptions
+    rest: Rest | None = None
+    """What other shards have left of the stream, if this goes on from there."""
 
     def __post_init__(self) -> None:
         sampler = self.sampler
@@ -52,11 +59,17 @@ class SampleNode(Node):
 
     @cached_property
     def _length(self) -> int:
+        if self.rest is not None:
+            return self.rest.num_positions(self.shard)
+        if isinstance(self.sampler, BlockSampler):
+            return self.sampler.num_positions(self.shard)
+        return strided_length(self.num_indices, self.shard)
+
+    @cached_property
+    def num_indices(self) -> int:
+        """The length of the sampler's stream, for all shards together."""
         sampler = self.sampler
-        if isinstance(sampler, BlockSampler):
-            return sampler.num_positions(self.shard)
-        total = len(sampler) if isinstance(sampler, Sized) else _find_length(sampler)
-        return strided_length(total, self.shard)
+        return len(sampler) if isinstance(sampler, Sized) else _find_length(sampler)
 
     def indices(self, positions: Span) -> Span:
         """Give the index of the sampler's stream at each position."""
@@ -64,15 +77,17 @@ class SampleNode(Node):
         if isinstance(positions, range):
             step = positions.step * shards
             start = positions.start * shards + first
-            return range(start, start + len(positions) * step, step)
-        return positions * shards + first
+            indices = range(start, start + len(positions) * step, step)
+        else:
+            indices = positions * shards + first
+        return indices if self.rest is None else self.rest.numbers(as_indices(indices))
 
     def metadata(self, position: int) -> RecordMetadata:
         """Give what the sampler says of one position."""
-        index = position * self.shard.shard_count + self.shard.shard_index
+        index = int(self.indices(range(position, position + 1))[0])
         sampler: Any = self.sampler
         if isinstance(sampler, BlockSampler):
-            return RecordMetadata(index, int(np.asarray(sampler.keys(range(index, index + 1)))[0]))
+            return RecordMetadata(index, int(sampler.keys(range(index, index + 1))[0]))
         return sampler[index]
 
 

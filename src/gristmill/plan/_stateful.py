@@ -66,6 +66,8 @@ class CountedMapNode(StatefulNode):
     function: Callable[..., Element]
     name: str
     seed: int | None = None
+    first: int = 0
+    """The number of the first element."""
 
     @property
     def label(self) -> str:

@@ -1,6 +1,9 @@
 """Grain's `python` module: the same objects, the older spellings among them."""
 
+import typing as _typing
+
 from gristmill import constants, samplers, sharding, sources, transforms
+from gristmill._extras import names_on_demand as _names_on_demand
 from gristmill.constants import (
     DATASET_INDEX,
     EPOCH,
@@ -39,6 +42,23 @@ from gristmill.transforms import (
     Transformation,
     Transformations,
 )
+
+if _typing.TYPE_CHECKING:
+    from gristmill.checkpoint import CheckpointHandler, CheckpointRestore, CheckpointSave
+
+    GrainCheckpointHandler = PyGrainCheckpointHandler = CheckpointHandler
+    GrainCheckpointRestore = PyGrainCheckpointRestore = CheckpointRestore
+    GrainCheckpointSave = PyGrainCheckpointSave = CheckpointSave
+else:
+    __getattr__ = _names_on_demand(
+        __name__,
+        home="gristmill.checkpoint",
+        names={
+            f"{prefix}Checkpoint{kind}": f"Checkpoint{kind}"
+            for prefix in ("Grain", "PyGrain")
+            for kind in ("Handler", "Restore", "Save")
+        },
+    )
 
 BatchTransform = Batch
 FilterTransform = Filter

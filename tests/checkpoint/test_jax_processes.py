@@ -1,0 +1,136 @@
+"""Several JAX processes save together: a file for each, and each goes on from its own."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import json, os, sys
+
+import jax
+
+index, count, task = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+if count > 1:
+    jax.distributed.initialize(f"127.0.0.1:{os.environ['PORT']}", count, index)
+
+import numpy as np
+import orbax.checkpoint as ocp
+
+import gristmill as gm
+
+
+def make_loader():
+    return gm.DataLoader(
+        data_source=range(48),
+        sampler=gm.IndexSampler(48, shuffle=True, seed=3, num_epochs=1),
+        operations=[gm.Batch(2)],
+        shard_options=gm.ShardByJaxProcess(),
+    )
+
+
+def make_dataset():
+    return gm.MapDataset.range(48).seed(1).shuffle()[index::count].to_iter_dataset().batch(2)
+
+
+def taken(iterator, count):
+    return [record for _ in range(count) for record in next(iterator).tolist()]
+
+
+def rest(iterator):
+    return [record for batch in iterator for record in batch.tolist()]
+
+
+loader, dataset = iter(make_loader()), iter(make_dataset())
+said = {}
+with ocp.CheckpointManager(os.environ["FOLDER"]) as manager:
+    if task == "save":
+        said["loader"], said["dataset"] = taken(loader, 2 + index), taken(dataset, 3 - index)
+        manager.save(
+            1,
+            args=ocp.args.Composite(
+                model=ocp.args.StandardSave({"weight": np.arange(4.0)}),
+                loader=gm.PyGrainCheckpointSave(loader),
+                dataset=gm.PyGrainCheckpointSave(dataset),
+            ),
+        )
+    else:
+        manager.restore(
+            1,
+            args=ocp.args.Composite(
+                loader=gm.PyGrainCheckpointRestore(loader),
+                dataset=gm.PyGrainCheckpointRestore(dataset),
+            ),
+        )
+    said["loader_rest"], said["dataset_rest"] = rest(loader), rest(dataset)
+with open(f"{os.environ['FOLDER']}-{task}-{index}-of-{count}.json", "w") as file:
+    json.dump(said, file)
+"""
+
+
+def run(folder: Path, task: str, count: int) -> list[dict[str, Any]]:
+    """Run the program as some JAX processes, and give what each of them says."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {"FOLDER": str(folder), "PORT": str(port)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(index), str(count), task],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(count)
+    ]
+    try:
+        errors = [process.communicate(timeout=60)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in processes] == [0] * count, "\n".join(errors)
+    return [
+        json.loads(Path(f"{folder}-{task}-{index}-of-{count}.json").read_text())
+        for index in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("two") / "checkpoints"
+    return folder, run(folder, "save", 2)
+
+
+def test_each_process_has_a_file(saved: tuple[Path, list[dict[str, Any]]]):
+    folder, _ = saved
+
+    for item in ("loader", "dataset"):
+        names = sorted(path.name for path in (folder / "1" / item).glob("process_*"))
+        assert names == ["process_0-of-2.json", "process_1-of-2.json"]
+
+
+def test_each_process_goes_on_from_its_own_place(saved: tuple[Path, list[dict[str, Any]]]):
+    folder, said = saved
+
+    for before, after in zip(said, run(folder, "restore", 2), strict=True):
+        assert after["loader_rest"] == before["loader_rest"]
+        assert after["dataset_rest"] == before["dataset_rest"]
+    for face in ("loader", "dataset"):
+        records = [record for one in said for record in one[face] + one[f"{face}_rest"]]
+        assert sorted(records) == list(range(48))
+
+
+def test_one_process_goes_on_from_the_places_of_two(saved: tuple[Path, list[dict[str, Any]]]):
+    folder, said = saved
+
+    (after,) = run(folder, "restore", 1)
+
+    for face in ("loader", "dataset"):
+        records = [record for one in said for record in one[face]] + after[f"{face}_rest"]
+        assert sorted(records) == list(range(48))
