@@ -35,6 +35,13 @@ def mixed_streams(
     return lambda: iter(dataset)
 
 
+def endless(grain: Any, count: int) -> tuple[Start, Any]:
+    """A range shuffled in each epoch, without end; and the function that goes to a step."""
+    dataset = grain.MapDataset.range(count).shuffle(seed=0).repeat()
+    stream = dataset.to_iter_dataset(read_options(grain, 0))
+    return lambda: iter(stream), grain.experimental.set_next_index
+
+
 def packing(
     grain: Any, documents: list[Any], *, packer: str, num_threads: int | None = None
 ) -> Start:

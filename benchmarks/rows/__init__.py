@@ -11,6 +11,7 @@ from benchmarks.rows import (
     mnist,
     mnist_workers,
     packing,
+    restore,
     stragglers,
     waiting_reads,
     worker_memory,
@@ -39,5 +40,6 @@ ROWS: dict[str, Row] = {
         packing.FIRST_FIT,
         packing.BEST_FIT,
         packing.CONCAT_THEN_SPLIT,
+        restore.ROW,
     )
 }

@@ -1,0 +1,68 @@
+"""Going on from a state: at a step far into the run as at one of the first."""
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks._check import ContentError
+from benchmarks._model import Contender, Measurement, Role, Row, Score, Settings, Target, contender
+
+NUM_RECORDS = 10**6
+REPEATS = 30
+NEAR, FAR = 10, 10**9
+
+
+def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
+    """Time telling a state; then making an iterator, restoring the state and the next element."""
+    start, go_to = program(NUM_RECORDS)
+    iterator = iter(start())
+    go_to(iterator, contender.arguments["step"])
+    telling: list[float] = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        state = iterator.get_state()
+        telling.append(time.perf_counter() - begin)
+    text = json.dumps(state)
+    expected = next(iterator)
+
+    restoring: list[float] = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        other = iter(start())
+        other.set_state(json.loads(text))
+        element = next(other)
+        restoring.append(time.perf_counter() - begin)
+        if element != expected:
+            raise ContentError(f"Expected {expected} after the state, got {element}.")
+    return Measurement(
+        metrics={
+            "restore_ms": statistics.median(restoring) * 1e3,
+            "get_state_us": statistics.median(telling) * 1e6,
+            "state_bytes": len(text),
+        },
+        records=REPEATS,
+        complete=True,
+    )
+
+
+ROW = Row(
+    name="restore",
+    title="Going on from a state: a million records, shuffled anew in each epoch, without end",
+    note="From making the iterator to the next element. It should take no longer far into a run.",
+    measure=measure,
+    contenders=(
+        contender("Grain", "step 10", Role.PEER, "grain", "grain:endless", step=NEAR),
+        contender("Grain", "step 10^9", Role.PEER, "grain", "grain:endless", step=FAR),
+        contender("gristmill", "step 10", Role.BASE, "gristmill", "gristmill:endless", step=NEAR),
+        contender("gristmill", "step 10^9", Role.OURS, "gristmill", "gristmill:endless", step=FAR),
+    ),
+    targets=(Target(times=0.8, of="base"),),
+    score=Score(metric="restore_ms", unit="ms", lower_is_better=True),
+    metrics={
+        "restore_ms": "restore, ms",
+        "get_state_us": "get_state, us",
+        "state_bytes": "state, bytes",
+    },
+)
