@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import _large
+from benchmarks._documents import ROW_LENGTH
 from benchmarks._mnist import BATCH_SIZE, Mnist, RecordSource
 from benchmarks.rows.integers import BATCH_SIZE as INTEGERS_BATCH_SIZE
 
@@ -96,3 +97,27 @@ def large_batches(pool: _large.Images) -> Callable[[], Iterator[_large.Images]]:
             yield target
 
     return start
+
+
+def packing(documents: list[NDArray[Any]]) -> Callable[[], Iterator[dict[str, NDArray[Any]]]]:
+    """Each document into the open row, or the next one: no choice among bins at all."""
+
+    def start() -> Iterator[dict[str, NDArray[Any]]]:
+        ramp = np.arange(ROW_LENGTH, dtype=np.int32)
+        rows, filled, number = np.zeros((3, ROW_LENGTH), np.int32), 0, 0
+        for document in documents:
+            size = len(document)
+            if filled + size > ROW_LENGTH:
+                yield dict(zip(PACKED, rows, strict=True))
+                rows, filled, number = np.zeros((3, ROW_LENGTH), np.int32), 0, 0
+            end, number = filled + size, number + 1
+            rows[0, filled:end] = document
+            rows[1, filled:end] = number
+            rows[2, filled:end] = ramp[:size]
+            filled = end
+        yield dict(zip(PACKED, rows, strict=True))
+
+    return start
+
+
+PACKED = ("tokens", "tokens_segment_ids", "tokens_positions")

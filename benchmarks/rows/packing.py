@@ -40,11 +40,16 @@ def _row(name: str, title: str, packer: str, *, may_split: bool) -> Row:
                 packer=packer,
                 num_threads=0,
             ),
+            contender("limit", "each into the next row", Role.LIMIT, "numpy", "limit:packing"),
             contender(
                 "gristmill", "default", Role.OURS, "gristmill", "gristmill:packing", packer=packer
             ),
         ),
         targets=(Target(times=50, of="Grain"),),
+        note=(
+            "The limit: a bare loop that lays each document into the open row or the next one, "
+            "with ids and positions, and chooses among no bins."
+        ),
         metrics={"records_per_s": "documents/s"},
     )
 

@@ -127,6 +127,11 @@ def gather_states(states: Sequence[Any]) -> Any:
                 "Restore one of them, or an earlier checkpoint."
             )
         return states[0]
+    if len(shards) > 1 and set(shards) == {(0, 1)}:
+        raise StateError(
+            "None of the states is of a shard: each pipeline reads everything, or is cut into "
+            "shards in a way that only you know. Restore one of the states, or each its own."
+        )
     counts = {count for _, count in cast("list[tuple[int, int]]", shards)}
     wanted = [(index, len(parts)) for index in range(len(parts))]
     if len(counts) > 1 or sorted(cast("list[tuple[int, int]]", shards)) != wanted:

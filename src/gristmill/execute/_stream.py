@@ -61,6 +61,7 @@ class Stream:
         self._is_closed = False
         self._busy_seconds = 0.0
         self._making_seconds = math.inf  # nothing was made yet
+        self._made_seconds = 0.0
         self._handed_over_at = time.perf_counter()
 
     @property
@@ -122,7 +123,10 @@ class Stream:
         if self._is_unsure:
             self.seek(self.position)
         asked_at = time.perf_counter()
-        self._busy_seconds = MEMORY * self._busy_seconds + asked_at - self._handed_over_at
+        # A pause counts as one that is as long as the block took: a single long one, for a look at
+        # something, makes no busy consumer.
+        pause = min(asked_at - self._handed_over_at, self._made_seconds)
+        self._busy_seconds = MEMORY * self._busy_seconds + pause
         is_busy = self._busy_seconds / self._making_seconds >= BUSY_SHARE
         if is_busy or not self._engine.is_stage_ours or self._engine.stage.needs_thread:
             self.start()
@@ -145,7 +149,7 @@ class Stream:
         self._is_unsure = False
         self.counters.count_block(self._handout.waiting, asked_at=asked_at)
         self._handed_over_at = time.perf_counter()
-        made_s = max(self._handed_over_at - asked_at, 1e-9)
+        self._made_seconds = made_s = max(self._handed_over_at - asked_at, 1e-9)
         if math.isinf(self._making_seconds):
             self._making_seconds, self._busy_seconds = 0.0, 0.0
         self._making_seconds = MEMORY * self._making_seconds + made_s
