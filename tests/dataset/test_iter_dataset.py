@@ -411,6 +411,15 @@ def test_steps_after_the_workers_run_here():
             assert process == here
 
 
+def test_what_is_below_a_dataset_of_the_users_own_runs_in_the_workers():
+    below = ours.MapDataset.range(30).map(lambda x: (x, os.getpid())).to_iter_dataset()
+    ds = in_workers(run_lengths(ours, below).map(lambda element: element))
+    with iter(ds) as iterator:
+        workers = {worker for _, worker in iterator}
+    assert os.getpid() not in workers
+    assert 1 <= len(workers) <= 2
+
+
 def test_workers_are_told_their_number():
     def tell(index: int, count: int) -> None:
         os.environ["GRISTMILL_TEST_WORKER"] = f"{index} of {count}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar, final
 
 from gristmill.checkpoint import Position, Saved
-from gristmill.execute import Run, Settings
+from gristmill.execute import Run, Settings, with_outer_workers
 from gristmill.observe import Stats
 from gristmill.options import MultiprocessingOptions, ReadOptions, WorkerOptions
 from gristmill.plan import Node, describe, limits_of
@@ -73,7 +73,7 @@ class StreamIterator(DatasetIterator[T]):
         self._plan = plan
         self._run = Run(
             plan,
-            replace(_SETTINGS, limits=limits_of(plan)),
+            replace(with_outer_workers(_SETTINGS), limits=limits_of(plan)),
             describe(plan) if words is None else words,
             is_lockstep=is_lockstep,
         )

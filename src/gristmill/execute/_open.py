@@ -1,6 +1,7 @@
 """From a plan to stages, in whichever ways the settings allow."""
 
 import os
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -60,6 +61,17 @@ class Settings:
     def runs_ahead(self) -> bool:
         """Whether anything may run in the background of this process."""
         return self.read.num_threads > 0 and self.read.prefetch_buffer_size > 0
+
+
+_outer: ContextVar[Settings | None] = ContextVar("gristmill_outer_settings", default=None)
+
+
+def with_outer_workers(settings: Settings) -> Settings:
+    """Give the settings of a stream with the workers of the one it is made for, if it is inside."""
+    outer = _outer.get()
+    if outer is None:
+        return settings
+    return replace(settings, multiprocessing=outer.multiprocessing, worker=outer.worker)
 
 
 def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
@@ -132,7 +144,11 @@ def _open_upper(
             num_flat_maps=num_splits,
         )
     else:
-        stage = open_stateful(node, parents, num_flat_maps=num_splits)
+        outer = _outer.set(settings)  # for a dataset of the user's, which makes iterators itself
+        try:
+            stage = open_stateful(node, parents, num_flat_maps=num_splits)
+        finally:
+            _outer.reset(outer)
     if not steps:
         return stage
     portions = PortionStage(stage)

@@ -14,6 +14,7 @@ to a new shard as a whole.
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, final
 
 from gristmill.errors import StateError
@@ -57,22 +58,17 @@ def plan_of_shard(
     is_contiguous: bool,
 ) -> Node:
     """Give a plan for a shard, after others have taken part of it, and perhaps others of that."""
-
-    def after(number: int, one: ShardOptions) -> Node:
-        if number == 0:
-            return with_shard(plan, one, is_contiguous=is_contiguous)
-        cursors = takings[number - 1]
-        others = _Family(len(cursors), lambda s: after(number - 1, ShardOptions(s, len(cursors))))
-        return redealt(others, cursors, one)
-
-    return after(len(takings), shard)
+    make = partial(with_shard, plan, is_contiguous=is_contiguous)
+    for cursors in takings:
+        make = partial(redealt, _Family(len(cursors), make), cursors)
+    return make(shard)
 
 
 @final
 class _Family(Sequence[Any]):
     """The plans of all shards, made when they are looked at: mostly one of them is enough."""
 
-    def __init__(self, count: int, make: Callable[[int], Any]) -> None:
+    def __init__(self, count: int, make: Callable[[ShardOptions], Any]) -> None:
         self._count = count
         self._make = functools.cache(make)
 
@@ -82,12 +78,12 @@ class _Family(Sequence[Any]):
     def __getitem__(self, number: Any) -> Any:
         if number >= self._count:
             raise IndexError(number)
-        return self._make(number)
+        return self._make(ShardOptions(number, self._count))
 
     @property
     def parents(self) -> "_Family":
         """What each of them stands on."""
-        return _Family(self._count, lambda number: self[number].parent)
+        return _Family(self._count, lambda shard: self[shard.shard_index].parent)
 
 
 def redealt(nodes: Sequence[Node], cursors: Sequence[Cursor | None], shard: ShardOptions) -> Node:
@@ -96,7 +92,7 @@ def redealt(nodes: Sequence[Node], cursors: Sequence[Cursor | None], shard: Shar
     `nodes` are the plans of the others, `cursors` where they stand; `None` is the beginning.
     """
     steps: list[Any] = []
-    bottoms = _Family(len(nodes), nodes.__getitem__)
+    bottoms = _Family(len(nodes), lambda one: nodes[one.shard_index])
     while isinstance(bottoms[0], Step | BatchNode | HintNode):
         steps.append(bottoms[0])
         bottoms = bottoms.parents
