@@ -97,9 +97,10 @@ def test_elements_right_before_a_deadly_record_are_delivered(make_loader: MakeLo
 
 
 def test_elements_before_a_record_that_kills_two_workers_at_once_are_delivered(
-    make_loader: MakeLoader, tmp_path: Path
+    make_loader: MakeLoader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A free worker takes over what waits behind a slow one, so two may die of one range."""
+    monkeypatch.setattr("gristmill.execute._feed.BLOCK_POSITIONS", 2)  # 0 1 2 3 (4 5) (6 7)
     first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
     notes = Notes(tmp_path / "tries")
 
