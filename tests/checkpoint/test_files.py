@@ -159,11 +159,18 @@ def test_a_folder_that_does_not_hold_one_whole_run_is_told(names: list[str], tmp
         read_state(tmp_path, like={})
 
 
-def test_a_file_that_something_else_damaged_is_told(tmp_path: Path):
-    (tmp_path / NAME).write_text('{"n": ')
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [('{"n": ', "truncated: it ends after 6 characters"), ("\0\0", "corrupt: it is not JSON")],
+)
+def test_a_file_that_something_else_damaged_is_told_with_its_path(
+    tmp_path: Path, text: str, told: str
+):
+    (tmp_path / NAME).write_text(text)
 
-    with pytest.raises(StateError, match=r"^The state is corrupt: it is not JSON\."):
+    with pytest.raises(StateError, match=rf"^The state is {told}\.") as caught:
         read_state(tmp_path, like={})
+    assert caught.value.__notes__ == [f"It is in {tmp_path / NAME}."]
 
 
 def test_what_only_looks_like_a_state_is_not_one(tmp_path: Path):

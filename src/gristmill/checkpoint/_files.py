@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gristmill.checkpoint._state import gather_states
+from gristmill.checkpoint._state import gather_states, load_json
 from gristmill.errors import StateError
 
 SavedState: TypeAlias = bytes | dict[str, Any]
@@ -54,7 +54,7 @@ def read_state(folder: Path, like: SavedState) -> SavedState:
     If another number of processes wrote the folder, the states of all of them are read, and made
     into one that each of these goes on from.
     """
-    parse: Callable[[str], SavedState] = str.encode if isinstance(like, bytes) else _as_dict
+    parse: Callable[[str], SavedState] = str.encode if isinstance(like, bytes) else load_json
     index, count = _process()
     found = {
         (int(match[1]), int(match[2])): path
@@ -62,9 +62,17 @@ def read_state(folder: Path, like: SavedState) -> SavedState:
         if (match := _NAME.fullmatch(path.name))
     }
     if (index, count) in found:
-        return parse(found[index, count].read_text())
+        return _parsed(found[index, count], parse)
     others = _complete_set(folder, found)
-    return gather_states([parse(path.read_text()) for path in others])
+    return gather_states([_parsed(path, parse) for path in others])
+
+
+def _parsed(path: Path, parse: Callable[[str], SavedState]) -> SavedState:
+    try:
+        return parse(path.read_text())
+    except StateError as error:
+        error.add_note(f"It is in {path}.")
+        raise
 
 
 def _complete_set(folder: Path, found: Mapping[tuple[int, int], Path]) -> list[Path]:
@@ -85,16 +93,6 @@ def _complete_set(folder: Path, found: Mapping[tuple[int, int], Path]) -> list[P
         )
     (count,) = complete
     return [found[index, count] for index in range(count)]
-
-
-def _as_dict(text: str) -> dict[str, Any]:
-    try:
-        state: Any = json.loads(text)
-    except ValueError:
-        raise StateError(
-            "The state is corrupt: it is not JSON. Restore an earlier checkpoint."
-        ) from None
-    return state
 
 
 def _process() -> tuple[int, int]:

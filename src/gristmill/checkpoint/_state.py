@@ -200,7 +200,7 @@ def _read_skip(cursor: list[Any], **record: Any) -> tuple[Cursor, SkippedRecord]
 
 def _parse(state: Any) -> dict[str, Any]:
     if isinstance(state, bytes | bytearray | str):
-        state = _load(state if isinstance(state, str) else state.decode(errors="replace"))
+        state = load_json(state if isinstance(state, str) else state.decode(errors="replace"))
     elif not isinstance(state, dict):
         raise StateError(
             f"A state is bytes or a dict, got {type(state).__name__}. Pass what `get_state` gave."
@@ -221,7 +221,8 @@ def _parse(state: Any) -> dict[str, Any]:
     return found
 
 
-def _load(text: str) -> Any:
+def load_json(text: str) -> Any:
+    """Parse a state; say of one that cannot be whether its end is missing."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
