@@ -126,11 +126,26 @@ def test_each_process_goes_on_from_its_own_place(saved: tuple[Path, list[dict[st
         assert sorted(records) == list(range(48))
 
 
-def test_one_process_goes_on_from_the_places_of_two(saved: tuple[Path, list[dict[str, Any]]]):
+@pytest.mark.parametrize("count", [1, 3])
+def test_another_number_of_processes_goes_on_from_the_places_of_two(
+    saved: tuple[Path, list[dict[str, Any]]], count: int
+):
     folder, said = saved
 
-    (after,) = run(folder, "restore", 1)
+    after = run(folder, "restore", count)
 
     for face in ("loader", "dataset"):
-        records = [record for one in said for record in one[face]] + after[f"{face}_rest"]
+        records = [record for one in said for record in one[face]]
+        records += [record for one in after for record in one[f"{face}_rest"]]
+        assert sorted(records) == list(range(48))
+
+
+def test_two_processes_go_on_from_the_place_of_one(tmp_path: Path):
+    folder = tmp_path / "checkpoints"
+    (before,) = run(folder, "save", 1)
+
+    after = run(folder, "restore", 2)
+
+    for face in ("loader", "dataset"):
+        records = before[face] + [record for one in after for record in one[f"{face}_rest"]]
         assert sorted(records) == list(range(48))
