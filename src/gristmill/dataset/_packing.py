@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, final
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 from gristmill._check import as_bool, as_int
 from gristmill._site import call_site
@@ -15,7 +15,42 @@ from gristmill.plan import BOSHandling, ConcatSplitNode, PackNode, packed_featur
 T = TypeVar("T")
 
 
-class FirstFitPackIterDataset(PlannedIterDataset[Any]):
+class _BinPackIterDataset(PlannedIterDataset[Any]):
+    """Packs documents into bins; which one a document goes into is for its kinds to say."""
+
+    _is_best_fit: ClassVar[bool]
+
+    def __init__(
+        self,
+        parent: IterDataset[Any],
+        *,
+        length_struct: Any,
+        num_packing_bins: int,
+        seed: int = 0,
+        shuffle_bins: bool = True,
+        shuffle_bins_group_by_feature: str | None = None,
+        meta_features: Sequence[str] = (),
+        pack_alignment_struct: Any = None,
+        padding_struct: Any = None,
+        max_sequences_per_bin: int | None = None,
+    ) -> None:
+        node = _pack_node(
+            parent,
+            is_best_fit=self._is_best_fit,
+            length_struct=length_struct,
+            num_packing_bins=num_packing_bins,
+            seed=seed,
+            shuffle_bins=shuffle_bins,
+            group_by=shuffle_bins_group_by_feature,
+            meta_features=meta_features,
+            pack_alignment_struct=pack_alignment_struct,
+            padding_struct=padding_struct,
+            max_sequences_per_bin=max_sequences_per_bin,
+        )
+        super().__init__(node, (parent,))
+
+
+class FirstFitPackIterDataset(_BinPackIterDataset):
     """Packs each document into the first of some bins with room for it.
 
     Once a document fits into none, the bins are given as rows, in a shuffled order unless
@@ -51,37 +86,10 @@ class FirstFitPackIterDataset(PlannedIterDataset[Any]):
         max_sequences_per_bin: How many documents a bin takes at most.
     """
 
-    def __init__(
-        self,
-        parent: IterDataset[Any],
-        *,
-        length_struct: Any,
-        num_packing_bins: int,
-        seed: int = 0,
-        shuffle_bins: bool = True,
-        shuffle_bins_group_by_feature: str | None = None,
-        meta_features: Sequence[str] = (),
-        pack_alignment_struct: Any = None,
-        padding_struct: Any = None,
-        max_sequences_per_bin: int | None = None,
-    ) -> None:
-        node = _pack_node(
-            parent,
-            is_best_fit=False,
-            length_struct=length_struct,
-            num_packing_bins=num_packing_bins,
-            seed=seed,
-            shuffle_bins=shuffle_bins,
-            group_by=shuffle_bins_group_by_feature,
-            meta_features=meta_features,
-            pack_alignment_struct=pack_alignment_struct,
-            padding_struct=padding_struct,
-            max_sequences_per_bin=max_sequences_per_bin,
-        )
-        super().__init__(node, (parent,))
+    _is_best_fit = False
 
 
-class BestFitPackIterDataset(PlannedIterDataset[Any]):
+class BestFitPackIterDataset(_BinPackIterDataset):
     """Packs each document into the fullest of some bins that has room for it.
 
     That leaves less padding than the first bin with room, at the same cost. All else is as in
@@ -97,34 +105,7 @@ class BestFitPackIterDataset(PlannedIterDataset[Any]):
     [[2, 2, 0, 0], [3, 3, 3, 1]]
     """
 
-    def __init__(
-        self,
-        parent: IterDataset[Any],
-        *,
-        length_struct: Any,
-        num_packing_bins: int,
-        seed: int = 0,
-        shuffle_bins: bool = True,
-        shuffle_bins_group_by_feature: str | None = None,
-        meta_features: Sequence[str] = (),
-        pack_alignment_struct: Any = None,
-        padding_struct: Any = None,
-        max_sequences_per_bin: int | None = None,
-    ) -> None:
-        node = _pack_node(
-            parent,
-            is_best_fit=True,
-            length_struct=length_struct,
-            num_packing_bins=num_packing_bins,
-            seed=seed,
-            shuffle_bins=shuffle_bins,
-            group_by=shuffle_bins_group_by_feature,
-            meta_features=meta_features,
-            pack_alignment_struct=pack_alignment_struct,
-            padding_struct=padding_struct,
-            max_sequences_per_bin=max_sequences_per_bin,
-        )
-        super().__init__(node, (parent,))
+    _is_best_fit = True
 
 
 class ConcatThenSplitIterDataset(PlannedIterDataset[Any]):
