@@ -1,7 +1,7 @@
 """Many elements as one pytree of arrays with a common first axis."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,16 @@ class Columns:
     def rows(self) -> list[Element]:
         """Give the elements one by one, as views of freshly gathered memory."""
         return split_rows(self.gather(), len(self))
+
+
+@runtime_checkable
+class SupportsColumns(Protocol):
+    """A source that gives many records as columns, where they are numbers and times alone."""
+
+    @property
+    def is_columnar(self) -> bool: ...
+
+    def read_columns(self, indices: Span, /) -> Columns: ...
 
 
 def is_columnar(arrays: Tree) -> bool:

@@ -1,7 +1,8 @@
 """Frozen option values, checked when they are made."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from gristmill._check import as_bool, as_int, as_kind, as_seconds
@@ -108,6 +109,57 @@ class MultiprocessingOptions:
             num_workers=as_int("num_workers", self.num_workers),
             per_worker_buffer_size=as_int("per_worker_buffer_size", self.per_worker_buffer_size),
             enable_profiling=as_bool("enable_profiling", self.enable_profiling),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageOptions:
+    """How files are read that are not on this machine. Never changes what is read.
+
+    What a store does not give, gives too late or cuts short is asked for again, each time after
+    twice as long a pause, up to `num_retries` times.
+
+    >>> StorageOptions(cache_dir="/tmp/shards", cache_bytes=2**30).num_parallel
+    32
+
+    Args:
+        num_parallel: How many requests are under way at the same time.
+        num_retries: How often one request is made again.
+        timeout_s: How long one request of a few megabytes may take.
+        read_ahead_bytes: How far files that are read from front to back are read ahead.
+        cache_dir: A folder for what was read, which any number of processes may share. By default
+            nothing is kept, but for files that can be read on this machine alone (ArrayRecord,
+            SQLite): these go to `gristmill/files` in the user's cache folder.
+        cache_bytes: How much may be in that folder; what was not used for longest goes first.
+        filesystem: What fsspec gets: keys, endpoints, `{"anon": True}`.
+    """
+
+    num_parallel: int = 32
+    num_retries: int = 8
+    timeout_s: float = 60.0
+    read_ahead_bytes: int = 32 * 2**20
+    cache_dir: str | os.PathLike[str] | None = None
+    cache_bytes: int = 16 * 2**30
+    filesystem: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    def __post_init__(self) -> None:
+        folder: Any = self.cache_dir
+        if folder is not None and not isinstance(folder, str | os.PathLike):
+            raise PlanTypeError(f"`cache_dir` must be a path, got {folder!r}.")
+        options: Any = self.filesystem
+        if not isinstance(options, Mapping):
+            raise PlanTypeError(
+                f"`filesystem` must be a dict of fsspec's options, got {options!r}."
+            )
+        _settle(
+            self,
+            num_parallel=as_int("num_parallel", self.num_parallel, minimum=1),
+            num_retries=as_int("num_retries", self.num_retries),
+            timeout_s=as_seconds("timeout_s", self.timeout_s),
+            read_ahead_bytes=as_int("read_ahead_bytes", self.read_ahead_bytes),
+            cache_dir=None if self.cache_dir is None else os.fspath(self.cache_dir),
+            cache_bytes=as_int("cache_bytes", self.cache_bytes),
+            filesystem=dict(self.filesystem),
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast, final, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike
 
+from gristmill._columns import SupportsColumns
 from gristmill._tree import builder, children, map_leaves
 from gristmill.errors import SpecError
 from gristmill.plan import (
@@ -26,7 +27,7 @@ from gristmill.plan import (
     ZipNode,
     ZipStreamNode,
 )
-from gristmill.sources import ArraySource, RangeDataSource
+from gristmill.sources import RangeDataSource
 from gristmill.types import Tree
 
 
@@ -123,8 +124,8 @@ def _of_source(node: SourceNode) -> Tree:
     source: Any = node.source
     if isinstance(source, RangeDataSource):
         return ShapeDtypeStruct((), np.int64)
-    if isinstance(source, ArraySource) and source.is_columnar:
-        return map_leaves(_of_column, source.arrays)
+    if isinstance(source, SupportsColumns) and source.is_columnar:
+        return map_leaves(_of_column, source.read_columns(range(0)).gather())
     raise SpecError(f"What {node.label} holds is not known before it is read.")
 
 

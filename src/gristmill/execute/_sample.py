@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gristmill._columns import Columns
+from gristmill._columns import SupportsColumns
 from gristmill.errors import SourceError
 from gristmill.execute._blame import blame, call_each
 from gristmill.execute._block import Block
@@ -14,7 +14,7 @@ from gristmill.execute._outcome import Outcome
 from gristmill.execute._track import DenseTrack, Track
 from gristmill.order import BlockSampler
 from gristmill.plan import Node, SampleNode, SourceNode
-from gristmill.sources import ArraySource, RangeDataSource
+from gristmill.sources import RangeDataSource
 from gristmill.types import Span, SupportsGetItems
 
 WINDOW = 65_536
@@ -117,6 +117,10 @@ def record_reader(node: SourceNode, *, blamed: Node) -> ReadRecords:
             error.add_note(f"The source says that it has {num_records} records.")
         return Outcome(Block(rows, track[: len(rows)]), error, len(rows))
 
+    def read_to_blame(error: Exception, keys: Span, track: Track) -> Outcome:
+        by_one = read_one_by_one(keys, track)  # finds the record
+        return by_one if by_one.error else Outcome(Block.empty(), blame(error, blamed, track, 0))
+
     takes_arrays = isinstance(source, RangeDataSource)
 
     def read_at_once(keys: Span, track: Track) -> Outcome:
@@ -128,13 +132,15 @@ def record_reader(node: SourceNode, *, blamed: Node) -> ReadRecords:
                     f"`__getitems__` gave {len(rows)} records for {len(numbers)} indices."
                 )
         except Exception as error:
-            by_one = read_one_by_one(keys, track)  # finds the record to blame
-            return (
-                by_one if by_one.error else Outcome(Block.empty(), blame(error, blamed, track, 0))
-            )
+            return read_to_blame(error, keys, track)
         return Outcome(Block(rows, track))
 
-    if isinstance(source, ArraySource) and source.is_columnar:
-        columns = Columns.of(source.arrays, range(0))
-        return lambda keys, track: Outcome(Block(columns.pick(keys), track))
+    def read_columns(keys: Span, track: Track) -> Outcome:
+        try:
+            return Outcome(Block(source.read_columns(keys), track))
+        except Exception as error:
+            return read_to_blame(error, keys, track)
+
+    if isinstance(source, SupportsColumns) and source.is_columnar:
+        return read_columns
     return read_at_once if isinstance(source, SupportsGetItems) else read_one_by_one

@@ -12,6 +12,7 @@ from gristmill.execute._mix import MixStage
 from gristmill.execute._number import CountedMapStage
 from gristmill.execute._pack import PackStage
 from gristmill.execute._rebatch import RebatchStage
+from gristmill.execute._record_stream import RecordStreamStage
 from gristmill.execute._repeat import RepeatStage
 from gristmill.execute._stage import Stage
 from gristmill.execute._window import WindowShuffleStage
@@ -26,6 +27,7 @@ from gristmill.plan import (
     MixStreamNode,
     PackNode,
     RebatchNode,
+    RecordStreamNode,
     RepeatStreamNode,
     StatefulNode,
     WindowShuffleStreamNode,
@@ -42,6 +44,7 @@ _STAGES: dict[type[StatefulNode], Callable[..., Stage]] = {
     MixStreamNode: MixStage,
     PackNode: PackStage,
     RebatchNode: RebatchStage,
+    RecordStreamNode: RecordStreamStage,
     RepeatStreamNode: RepeatStage,
     WindowShuffleStreamNode: WindowShuffleStage,
     ZipStreamNode: ZipStage,

@@ -43,6 +43,7 @@ from gristmill.plan._rearrange import (
     SliceNode,
     WindowShuffleNode,
 )
+from gristmill.plan._record_stream import Records, RecordStream, RecordStreamNode
 from gristmill.plan._sample import SampleNode, shard_for
 from gristmill.plan._shards import (
     cut_into_shards,
@@ -107,6 +108,9 @@ __all__ = [
     "ReadNode",
     "RearrangeNode",
     "RebatchNode",
+    "RecordStream",
+    "RecordStreamNode",
+    "Records",
     "RepeatNode",
     "RepeatStreamNode",
     "RestNode",

@@ -5,10 +5,10 @@ from typing import Any, SupportsIndex, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._columns import is_columnar
+from gristmill._columns import Columns, is_columnar
 from gristmill._tree import leaves_with_paths, map_leaves
 from gristmill.errors import PlanError, PlanTypeError
-from gristmill.types import Element, SupportsArray, Tree
+from gristmill.types import Element, Span, SupportsArray, Tree
 
 
 @final
@@ -52,6 +52,10 @@ class ArraySource:
     def is_columnar(self) -> bool:
         """Whether the loader takes whole columns: numbers and times; else it takes records."""
         return is_columnar(self._arrays)
+
+    def read_columns(self, indices: Span) -> Columns:
+        """Give many records as columns, not gathered yet; all of `indices` are in bounds."""
+        return Columns.of(self._arrays, indices)
 
     def __len__(self) -> int:
         return self._length

@@ -1,0 +1,91 @@
+"""What it takes a pass over a file to find out, kept for the next time."""
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill.files._cache import cache_folder
+from gristmill.files._file import File, FileRef
+
+_MAGIC = b"gristmill index 1\n"
+
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+
+
+def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[str, NDArray[Any]]:
+    """Give the index of a file: the one that is kept if it is of this very file, or a new one.
+
+    It is kept beside the file, `NAME.KIND-index`, or where that cannot be, in the user's cache
+    folder; where neither can be, it is built each time.
+    """
+    header = {"kind": kind, "size": file.ref.size, "version": file.ref.version}
+    places = _places(file.ref, kind)
+    for place in places:
+        kept = _load(place, header)
+        if kept is not None:
+            return kept
+    built = dict(build(file))
+    for place in places:
+        if _save(place, header, built):
+            break
+    return built
+
+
+def _places(ref: FileRef, kind: str) -> list[Path]:
+    name = hashlib.sha256(f"{ref.path}\n{kind}".encode()).hexdigest()[:32]
+    apart = cache_folder() / "indexes" / f"{name}.{kind}-index"
+    if not ref.is_local:
+        return [apart]
+    path = Path(ref.path)
+    absolute = hashlib.sha256(f"{path.absolute()}\n{kind}".encode()).hexdigest()[:32]
+    return [
+        path.with_name(f"{path.name}.{kind}-index"),
+        cache_folder() / "indexes" / f"{absolute}.{kind}-index",
+    ]
+
+
+def _load(place: Path, header: Mapping[str, Any]) -> dict[str, NDArray[Any]] | None:
+    """Give what is kept there, if it is whole and of this very file."""
+    try:
+        data = place.read_bytes()
+    except OSError:
+        return None
+    wanted = _MAGIC + json.dumps(header).encode() + b"\n"
+    body = memoryview(data)[len(wanted) + 4 :]
+    checksum = data[len(wanted) : len(wanted) + 4]
+    if not data.startswith(wanted) or checksum != zlib.crc32(body).to_bytes(4, "little"):
+        return None
+    with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _save(place: Path, header: Mapping[str, Any], arrays: Arrays) -> bool:
+    """Write an index, whole or not at all; tell whether that was possible."""
+    body = io.BytesIO()
+    np.savez(body, **arrays)  # pyright: ignore[reportArgumentType]
+    checksum = zlib.crc32(body.getbuffer()).to_bytes(4, "little")
+    name = None
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=".part-")
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(
+                [_MAGIC, json.dumps(header).encode(), b"\n", checksum, body.getbuffer()]
+            )
+        os.replace(name, place)
+    except OSError:
+        if name is not None:
+            with suppress(OSError):
+                os.unlink(name)
+        return False
+    return True

@@ -1,0 +1,126 @@
+"""Files in a store that fsspec reads: many ranges at the same time, asked for again if need be.
+
+All requests run in fsspec's own event loop, which has a thread of its own in each process; who
+wants bytes waits for them, and may give up waiting at any time.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, final
+
+from gristmill.errors import CorruptFileError, FormatError
+from gristmill.files._cache import BlockCache, fetch_whole
+from gristmill.files._file import CHUNK, File, FileRef
+from gristmill.files._local import changed
+from gristmill.files._spans import cut, merge
+from gristmill.files._store import Store, ref_from, store_of
+from gristmill.options import StorageOptions
+from gristmill.types import Indices
+
+_GAP = 128 * 1024
+"""Reading so many bytes in vain costs less than another request."""
+
+
+@final
+class RemoteFile(File):
+    """A file in a store."""
+
+    def __init__(self, ref: FileRef) -> None:
+        self._ref = ref
+        self._store: Store = store_of(ref.path, ref.storage)
+        if ref_from(ref.path, self._store.info(ref.path), ref.storage) != ref:
+            raise changed(ref)
+        storage = ref.storage
+        self._cache = None if storage.cache_dir is None else BlockCache(ref)
+
+    @property
+    def ref(self) -> FileRef:
+        return self._ref
+
+    def read(self, starts: Sequence[int] | Indices, stops: Sequence[int] | Indices) -> list[bytes]:
+        runs = merge(starts, stops, gap=_GAP)
+        for start, stop in zip(runs.starts, runs.stops, strict=True):
+            if stop > self._ref.size:
+                raise CorruptFileError(
+                    f"The file ends at byte {self._ref.size:,}, and bytes up to {stop:,} are "
+                    "needed: it was cut short. Copy it anew.",
+                    path=self._ref.path,
+                    offset=start,
+                )
+        read = self._read_runs if self._cache is None else self._cache.reader(self._read_runs)
+        return cut(runs, read(runs.starts, runs.stops), starts, stops)
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        if self._cache is not None:
+            return self._cached_chunks(start, stop)
+        return self._chunks(start, stop)
+
+    def local_path(self) -> Path:
+        return fetch_whole(self._ref, lambda: self._chunks(0, None))
+
+    def _read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
+        """Read all runs at the same time, long ones in several requests."""
+        waiting = [
+            [
+                self._store.submit(self._ref, begin, min(begin + CHUNK, stop))
+                for begin in range(start, stop, CHUNK)
+            ]
+            for start, stop in zip(starts, stops, strict=True)
+        ]
+        everything = [future for parts in waiting for future in parts]
+        try:
+            return [b"".join([future.result() for future in parts]) for parts in waiting]
+        except BaseException:
+            _cancel(everything)
+            raise
+
+    def _chunks(self, start: int, stop: int | None) -> Iterator[bytes]:
+        end = self._ref.size if stop is None else stop
+        ahead = max(1, self._ref.storage.read_ahead_bytes // CHUNK)
+        waiting: deque[Future[bytes]] = deque()
+        try:
+            for begin in range(start, end, CHUNK):
+                waiting.append(self._store.submit(self._ref, begin, min(begin + CHUNK, end)))
+                if len(waiting) > ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            _cancel(waiting)
+
+    def _cached_chunks(self, start: int, stop: int | None) -> Iterator[bytes]:
+        """Give what is in the cache from there, several chunks at a time."""
+        end = self._ref.size if stop is None else stop
+        step = max(CHUNK, self._ref.storage.read_ahead_bytes)
+        for begin in range(start, end, step):
+            yield self.read_one(begin, min(begin + step, end))
+
+
+def find(address: str, storage: StorageOptions) -> FileRef:
+    """Look a file up, or say why there is none."""
+    info = store_of(address, storage).info(address)
+    if info.get("type") == "directory":
+        raise FormatError(
+            "It is a folder. Pass the files in it, for instance with `/*` at the end.",
+            path=address,
+        )
+    return ref_from(address, info, storage)
+
+
+def find_pattern(pattern: str, storage: StorageOptions) -> list[FileRef]:
+    """Look up the files that match."""
+    found = store_of(pattern, storage).glob(pattern)
+    return [ref_from(address, info, storage) for address, info in found.items()]
+
+
+def find_folder(folder: str, storage: StorageOptions) -> list[FileRef]:
+    """Look up all files in a folder and below."""
+    found = store_of(folder, storage).find(folder)
+    return [ref_from(address, info, storage) for address, info in found.items()]
+
+
+def _cancel(futures: "Sequence[Future[Any]] | deque[Future[Any]]") -> None:
+    for future in futures:
+        future.cancel()

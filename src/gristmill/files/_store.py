@@ -1,0 +1,138 @@
+"""One filesystem of fsspec's, in its event loop."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from datetime import datetime
+from typing import Any, TypeVar, final
+
+from gristmill._extras import load_extra
+from gristmill.errors import StoreError
+from gristmill.files._file import FileRef
+from gristmill.files._retry import with_retries
+from gristmill.options import StorageOptions
+
+_VERSION_KEYS = ("ETag", "etag", "md5Hash", "md5", "generation", "version_id")
+_DATE_KEYS = ("mtime", "LastModified", "last_modified", "updated", "created")
+
+T = TypeVar("T")
+
+_stores: dict[tuple[str, str], "Store"] = {}
+_lock = threading.Lock()
+
+
+def store_of(address: str, storage: StorageOptions) -> "Store":
+    """Give the store of an address; one for all files in it."""
+    protocol = address.partition("://")[0]
+    key = protocol, f"{storage!r} {sorted(storage.filesystem.items())!r}"
+    with _lock:
+        if key not in _stores:
+            _stores[key] = Store(address, storage)
+        return _stores[key]
+
+
+def ref_from(address: str, info: Mapping[str, Any], storage: StorageOptions) -> FileRef:
+    """Make a ref of what a store tells about a file."""
+    size = info.get("size")
+    if size is None:
+        raise StoreError(
+            "The store does not tell how long the file is, so that no part of it can be asked "
+            "for. Download it first.",
+            path=address,
+        )
+    tags = [_tag(info[key]) for key in (*_VERSION_KEYS, *_DATE_KEYS) if info.get(key)]
+    return FileRef(
+        path=address,
+        size=int(size),
+        version=tags[0] if tags else "",
+        is_local=False,
+        storage=storage,
+    )
+
+
+def _tag(value: Any) -> str:
+    """Give a tag in words; times in one way, as a listing may tell them in another."""
+    return repr(value.timestamp() if isinstance(value, datetime) else value)
+
+
+@final
+class Store:
+    """Asks for files and parts of files, some at the same time."""
+
+    def __init__(self, address: str, storage: StorageOptions) -> None:
+        wanted_by = f"Reading {address!r}"
+        fsspec = load_extra("fsspec", extra="fsspec", wanted_by=wanted_by)
+        self._asyn: Any = load_extra("fsspec.asyn", extra="fsspec", wanted_by=wanted_by)
+        try:
+            plain, _ = fsspec.core.url_to_fs(address, **storage.filesystem)
+        except (ImportError, ValueError, TypeError) as error:
+            raise StoreError(
+                f"fsspec cannot open this store: {str(error).rstrip('.')}.", path=address
+            ) from error
+        self._plain: Any = plain
+        self._fs: Any = plain
+        if not plain.async_impl:
+            module = "fsspec.implementations.asyn_wrapper"
+            wrapper = load_extra(module, extra="fsspec", wanted_by=wanted_by)
+            self._fs = wrapper.AsyncFileSystemWrapper(plain, asynchronous=False)
+        self._storage = storage
+        self._gate = asyncio.Semaphore(storage.num_parallel)
+
+    def info(self, address: str) -> Mapping[str, Any]:
+        """Look a file up."""
+        return self._wait(self._ask("info", address))
+
+    def glob(self, pattern: str) -> dict[str, Mapping[str, Any]]:
+        """Give what there is to tell about the files that match, sorted by address."""
+        return self._files(self._wait(self._ask("glob", pattern, detail=True)))
+
+    def find(self, folder: str) -> dict[str, Mapping[str, Any]]:
+        """Give what there is to tell about all files in a folder and below, sorted by address."""
+        return self._files(self._wait(self._ask("find", folder, detail=True)))
+
+    def _files(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        return {
+            self._plain.unstrip_protocol(name): found[name]
+            for name in sorted(found)
+            if found[name].get("type") != "directory"
+        }
+
+    def submit(self, ref: FileRef, start: int, stop: int) -> "Future[bytes]":
+        """Begin to read one range."""
+        return asyncio.run_coroutine_threadsafe(self._range(ref, start, stop), self._loop())
+
+    async def _range(self, ref: FileRef, start: int, stop: int) -> bytes:
+        async def ask() -> bytes:
+            data: bytes = await self._call("cat_file", ref.path, start=start, end=stop)
+            if len(data) == ref.size:
+                return data[start:stop]  # the server takes no notice of ranges
+            if len(data) != stop - start:
+                raise StoreError(f"{len(data):,} bytes came where {stop - start:,} were asked for")
+            return data
+
+        return await with_retries(ask, address=ref.path, gate=self._gate, options=self._storage)
+
+    async def _ask(self, verb: str, address: str, **arguments: Any) -> Any:
+        return await with_retries(
+            lambda: self._call(verb, address, **arguments),
+            address=address,
+            gate=self._gate,
+            options=self._storage,
+        )
+
+    def _call(self, verb: str, address: str, **arguments: Any) -> Coroutine[Any, Any, Any]:
+        # fsspec has a coroutine for each of its verbs, by the same name with an underscore.
+        strip = getattr(self._plain, "_strip_protocol")  # noqa: B009
+        return getattr(self._fs, f"_{verb}")(strip(address), **arguments)
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return self._asyn.get_loop()

@@ -1,0 +1,650 @@
+import asyncio
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill.errors import (
+    ChangedFileError,
+    CorruptFileError,
+    ForbiddenFileError,
+    MissingFileError,
+    StoreError,
+)
+from gristmill.files import File, OpenFiles, find_file, find_files
+from gristmill.options import StorageOptions
+from tests.files.conftest import Serve
+from tests.files.servers import (
+    PATIENCE_S,
+    Fault,
+    Store,
+    always,
+    answers,
+    by_chance,
+    cuts,
+    gives_less,
+    http_server,
+    ignores_range,
+    moto_server,
+    on,
+    only_for,
+    s3_server,
+    stalls,
+    stalls_midway,
+    stops_short,
+    tells_no_length,
+    until_asked,
+    waits_for,
+)
+
+MB = 2**20
+DATA = random.Random(0).randbytes(3 * MB)
+SOON = 0.3
+"""Seconds after which a request is given up, where it is held for ever."""
+
+FAR_APART = MB // 2
+"""More than anybody reads in vain."""
+
+Put = Callable[[Mapping[str, bytes]], str]
+
+
+def open_one(address: str, storage: StorageOptions | None = None) -> File:
+    return OpenFiles([find_file(address, storage)])[0]
+
+
+def far_apart(count: int, *, length: int = 100) -> tuple[list[int], list[int]]:
+    starts = [FAR_APART * number for number in range(count)]
+    return starts, [start + length for start in starts]
+
+
+# The bytes.
+
+
+@pytest.fixture(scope="module")
+def files() -> Iterator[dict[str, File]]:
+    """Give the same bytes in three kinds of store."""
+    with (
+        http_server({"a.bin": DATA}) as web,
+        moto_server() as moto,
+        s3_server(moto, {"a.bin": DATA}) as bucket,
+    ):
+        fsspec.filesystem("memory").pipe_file("/spans/a.bin", DATA)
+        yield {
+            "http": open_one(web.url("a.bin"), web.storage()),
+            "s3": open_one(bucket.url("a.bin"), bucket.storage()),
+            "memory": open_one("memory://spans/a.bin"),
+        }
+        fsspec.filesystem("memory").rm("/spans", recursive=True)
+
+
+def spans(size: int) -> st.SearchStrategy[list[tuple[int, int]]]:
+    """Give any pieces: in any order, apart, adjacent, overlapping, equal, empty."""
+    places = st.integers(0, size)
+    near = st.builds(lambda at, more: (at, min(at + more, size)), places, st.integers(0, 300))
+    anywhere = st.tuples(places, places).map(lambda ends: (min(ends), max(ends)))
+    return st.lists(near | anywhere, max_size=12)
+
+
+@pytest.mark.parametrize("kind", ["http", "s3", "memory"])
+@pytest.mark.parametrize("as_arrays", [False, True])
+@settings(max_examples=20, deadline=None)
+@given(pieces=spans(len(DATA)))
+def test_any_pieces_are_the_bytes_of_the_file(
+    files: dict[str, File], kind: str, as_arrays: bool, pieces: list[tuple[int, int]]
+):
+    starts: Any = [start for start, _ in pieces]
+    stops: Any = [stop for _, stop in pieces]
+    if as_arrays:
+        starts, stops = np.array(starts, np.int64), np.array(stops, np.int64)
+    assert files[kind].read(starts, stops) == [DATA[start:stop] for start, stop in pieces]
+
+
+@pytest.mark.parametrize("kind", ["http", "s3", "memory"])
+@pytest.mark.parametrize(("start", "stop"), [(0, None), (5, None), (5, 2 * MB), (7, 7), (0, 0)])
+def test_chunks_are_the_bytes_from_front_to_back(
+    files: dict[str, File], kind: str, start: int, stop: int | None
+):
+    assert b"".join(files[kind].chunks(start, stop)) == DATA[start:stop]
+
+
+@pytest.mark.parametrize("kind", ["http", "s3", "memory"])
+def test_a_piece_beyond_the_end_is_told_with_both_places(files: dict[str, File], kind: str):
+    size = len(DATA)
+    with pytest.raises(CorruptFileError, match=f"ends at byte {size:,}.* up to {size + 9:,}") as e:
+        files[kind].read([0, size - 1], [10, size + 9])
+    assert e.value.path == files[kind].ref.path
+
+
+@pytest.mark.parametrize("kind", ["http", "s3", "memory"])
+def test_an_event_loop_of_the_user_is_no_obstacle(files: dict[str, File], kind: str):
+    async def in_a_notebook() -> bytes:
+        return files[kind].read_one(3, 9)
+
+    assert asyncio.run(in_a_notebook()) == DATA[3:9]
+
+
+@pytest.mark.parametrize("name", ["a b.bin", "ü/é.bin", "a+b.bin", "a%20b.bin", "x=1/y&z.bin"])
+def test_names_may_have_any_characters(serve_s3: Serve, put_in_memory: Put, name: str):
+    store = serve_s3({name: DATA[:100]})
+    assert open_one(store.url(name), store.storage()).read_one(0, 100) == DATA[:100]
+    assert open_one(put_in_memory({name: DATA[:100]}) + name).read_one(0, 100) == DATA[:100]
+
+
+def test_an_address_may_carry_a_query(serve_http: Serve):
+    store = serve_http({"a b.bin": DATA[:100]})
+    address = store.url("a%20b.bin?token=a%2Fb&day=1")
+    assert open_one(address, store.storage()).read_one(0, 100) == DATA[:100]
+    assert {request.query for request in store.requests} == {"token=a%2Fb&day=1"}
+
+
+def test_an_empty_file_has_no_bytes(serve: Serve):
+    store = serve({"empty": b""})
+    file = open_one(store.url("empty"), store.storage())
+    assert file.ref.size == 0
+    assert file.read([0, 0], [0, 0]) == [b"", b""]
+    assert list(file.chunks()) == []
+
+
+# How few requests it takes, and how many at the same time.
+
+
+def test_neighbours_are_one_request(serve: Serve):
+    store = serve({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage())
+    store.server.forget()
+    starts = list(range(0, 100_000, 100))
+    random.Random(0).shuffle(starts)
+    got = file.read(starts, [start + 90 for start in starts])
+    assert got == [DATA[start : start + 90] for start in starts]
+    assert len(store.gets()) == 1
+
+
+def test_repeats_are_asked_for_once(serve: Serve):
+    store = serve({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage())
+    store.server.forget()
+    assert file.read([5] * 50, [9] * 50) == [DATA[5:9]] * 50
+    assert len(store.gets()) == 1
+
+
+def test_what_is_far_apart_is_not_read_in_vain(serve: Serve):
+    store = serve({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage())
+    store.server.forget()
+    file.read([0, 2 * MB], [10, 2 * MB + 10])
+    assert sorted(str(request.span) for request in store.gets()) == [
+        "(0, 10)",
+        f"({2 * MB}, {2 * MB + 10})",
+    ]
+
+
+def test_what_is_far_apart_is_asked_for_at_the_same_time(serve: Serve):
+    store = serve({"a.bin": bytes(8 * FAR_APART)})
+    file = open_one(store.url("a.bin"), store.storage())
+    store.server.faults = always(waits_for(8))
+    assert file.read(*far_apart(8)) == [bytes(100)] * 8
+    assert store.server.most_under_way == 8
+
+
+def test_a_long_piece_is_asked_for_in_several_requests_at_the_same_time(serve: Serve):
+    data = random.Random(1).randbytes(10 * MB)
+    store = serve({"a.bin": data})
+    file = open_one(store.url("a.bin"), store.storage())
+    store.server.faults = always(waits_for(2))
+    assert file.read_one(1, 10 * MB - 1) == data[1:-1]
+    assert store.server.most_under_way >= 2
+
+
+def test_never_more_requests_are_under_way_than_allowed(serve: Serve):
+    names = ["a.bin", "b.bin"]
+    store = serve(dict.fromkeys(names, bytes(10 * FAR_APART)))
+    found = find_files([store.url(name) for name in names], store.storage(num_parallel=3))
+    files = OpenFiles(found)
+    assert [files[0].ref.size, files[1].ref.size] == [10 * FAR_APART] * 2
+    store.server.faults = always(waits_for(3))
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(4):
+            threads.submit(files[number % 2].read, *far_apart(10))
+    assert store.server.most_under_way == 3
+
+
+def test_waiting_for_others_does_not_count_as_waiting_for_an_answer(serve_http: Serve):
+    # Each request stalls once. One after the other, they take several times as long as one may.
+    store = serve_http({"a.bin": bytes(5 * FAR_APART)})
+    options = store.storage(num_parallel=1, num_retries=1, timeout_s=0.1)
+    file = open_one(store.url("a.bin"), options)
+    store.server.forget()
+    store.server.faults = until_asked(1, stalls)
+    assert file.read(*far_apart(5)) == [bytes(100)] * 5
+
+
+def test_chunks_are_asked_for_ahead(serve: Serve):
+    store = serve({"a.bin": bytes(13 * MB)})
+    file = open_one(store.url("a.bin"), store.storage(read_ahead_bytes=8 * MB))
+    store.server.faults = always(waits_for(2))
+    first = next(iter(file.chunks()))
+    assert store.server.most_under_way >= 2
+    assert first == bytes(len(first))
+
+
+def test_no_more_is_asked_for_ahead_than_allowed(serve_http: Serve):
+    store = serve_http({"a.bin": bytes(64 * MB)})
+    file = open_one(store.url("a.bin"), store.storage(read_ahead_bytes=8 * MB))
+    store.server.forget()
+    chunks = iter(file.chunks())
+    taken = len(next(chunks))
+    asked = sum(stop - start for start, stop in (r.span for r in store.gets()))
+    assert asked <= taken + 8 * MB
+    chunks.close()  # type: ignore[attr-defined]
+
+
+def test_finding_files_reads_none_of_their_bytes(serve: Serve):
+    store = serve({f"{number}.bin": DATA for number in range(3)})
+    find_files([store.url(f"{number}.bin") for number in range(3)], store.storage())
+    assert store.gets() == []
+
+
+# What goes wrong and is made good.
+
+PASSING: dict[str, Fault] = {
+    "500": answers(500),
+    "502": answers(502),
+    "503": answers(503),
+    "429": answers(429),
+    "cuts": cuts,
+    "stops short": stops_short,
+    "gives less": gives_less,
+    "ignores range": ignores_range,
+    "tells no length": tells_no_length,
+    "stalls": stalls,
+    "stalls midway": stalls_midway,
+}
+
+
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
+def test_what_goes_wrong_once_is_asked_for_again(serve: Serve, fault: Fault):
+    store = serve({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage(timeout_s=SOON))
+    store.server.faults = until_asked(1, fault)
+    starts, stops = far_apart(3)
+    assert file.read(starts, stops) == [DATA[a:b] for a, b in zip(starts, stops, strict=True)]
+
+
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
+def test_chunks_come_whole_in_spite_of_faults(serve_http: Serve, fault: Fault):
+    data = random.Random(1).randbytes(9 * MB)
+    store = serve_http({"a.bin": data})
+    file = open_one(store.url("a.bin"), store.storage(timeout_s=3 * SOON))
+    store.server.faults = until_asked(1, fault)
+    assert b"".join(file.chunks()) == data
+
+
+@pytest.mark.parametrize("fault", ["500", "503", "429", "cuts", "stops short", "stalls"])
+def test_a_look_up_that_goes_wrong_once_is_made_again(serve: Serve, fault: str):
+    # Twice: fsspec asks with `GET` what it did not learn by `HEAD`.
+    store = serve({"a.bin": DATA}, until_asked(2, PASSING[fault]))
+    ref = find_file(store.url("a.bin"), store.storage(timeout_s=SOON))
+    assert ref.size == len(DATA)
+
+
+@pytest.mark.parametrize("fault", ["500", "503", "cuts", "stalls"])
+def test_a_listing_that_goes_wrong_once_is_made_again(serve_s3: Serve, fault: str):
+    store = serve_s3({f"{n}.bin": DATA[:n] for n in range(4)}, until_asked(1, PASSING[fault]))
+    found = find_files(store.url("*.bin"), store.storage(timeout_s=SOON))
+    assert [ref.size for ref in found] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_that_share_a_file_get_their_bytes_from_a_store_out_of_order(
+    serve: Serve, seed: int
+):
+    store = serve({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage(timeout_s=SOON))
+    store.server.faults = by_chance(0.4, *PASSING.values(), seed=seed)
+
+    def read(number: int) -> bool:
+        chance = random.Random(f"{seed} {number}")
+        starts = [chance.randrange(len(DATA)) for _ in range(10)]
+        stops = [min(start + chance.randrange(2000), len(DATA)) for start in starts]
+        return file.read(starts, stops) == [DATA[a:b] for a, b in zip(starts, stops, strict=True)]
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(read, range(16)))
+
+
+def test_the_pauses_between_attempts_grow(serve_http: Serve, monkeypatch: pytest.MonkeyPatch):
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float, *rest: Any) -> None:
+        pauses.append(seconds)
+        await sleep(0, *rest)
+
+    store = serve_http({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage(num_retries=6))
+    store.server.faults = always(answers(503))
+    monkeypatch.setattr("gristmill.files._retry.FIRST_PAUSE_S", 1.0)
+    monkeypatch.setattr("gristmill.files._retry.asyncio.sleep", noted)
+    with pytest.raises(StoreError):
+        file.read_one(0, 1)
+    assert len(pauses) == 6
+    assert all(2 ** (n - 1) <= pause <= 2**n for n, pause in enumerate(pauses))
+    assert all(later >= earlier for earlier, later in pairwise(pauses))
+
+
+# What goes wrong for good.
+
+
+@pytest.mark.parametrize("num_retries", [0, 1, 3])
+def test_giving_up_tells_the_address_how_often_and_the_last_cause(serve: Serve, num_retries: int):
+    store = serve({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage(num_retries=num_retries))
+    store.server.forget()
+    store.server.faults = always(answers(503))
+    with pytest.raises(StoreError) as e:
+        file.read_one(10, 20)
+    plural = "s" if num_retries else ""
+    assert f"in {num_retries + 1} attempt{plural}; the last time: " in str(e.value)
+    assert "503" in str(e.value) or "told to" in str(e.value)
+    assert store.url("a.bin") in str(e.value)
+    assert "`num_retries`" in str(e.value)
+    assert len(store.gets()) == num_retries + 1
+
+
+def test_giving_up_a_store_that_says_nothing_tells_how_long_it_had(serve: Serve):
+    store = serve({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage(num_retries=1, timeout_s=0.1))
+    store.server.faults = always(stalls)
+    with pytest.raises(StoreError, match=r"in 2 attempts; .* longer than 0\.1 s"):
+        file.read_one(10, 20)
+
+
+def test_giving_up_a_store_that_gives_too_little_tells_how_much(serve: Serve):
+    store = serve({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage(num_retries=1))
+    store.server.faults = always(gives_less)
+    with pytest.raises(StoreError, match=r"50 bytes came where 100 were asked for"):
+        file.read_one(0, 100)
+
+
+def test_a_store_that_is_not_there_is_told(serve: Serve):
+    store = serve({"a.bin": DATA})
+    storage = store.storage(num_retries=1)
+    store.server.shutdown()
+    store.server.socket.close()
+    with pytest.raises(StoreError, match="in 2 attempts") as e:
+        find_file(store.url("a.bin"), storage)
+    assert e.value.path == store.url("a.bin")
+    assert isinstance(e.value, ConnectionError)
+
+
+def test_a_store_that_tells_no_length_is_told(serve_http: Serve):
+    store = serve_http({"a.bin": DATA}, always(tells_no_length))
+    with pytest.raises(StoreError, match=r"does not tell how long the file is.* Download it first"):
+        find_file(store.url("a.bin"), store.storage())
+
+
+REFUSALS = [(404, MissingFileError), (403, ForbiddenFileError)]
+
+
+@pytest.mark.parametrize(("status", "kind"), REFUSALS)
+def test_a_refusal_is_final(serve: Serve, status: int, kind: type[Exception]):
+    store = serve({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage())
+    store.server.forget()
+    store.server.faults = always(answers(status))
+    with pytest.raises(kind, match=store.url("a.bin")):
+        file.read_one(0, 10)
+    assert len(store.gets("a.bin")) == 1
+
+
+@pytest.mark.parametrize(("status", "kind"), REFUSALS)
+def test_a_refused_look_up_is_final(serve: Serve, status: int, kind: type[Exception]):
+    store = serve({"a.bin": DATA}, always(answers(status)))
+    with pytest.raises(kind, match=store.url("a.bin")):
+        find_file(store.url("a.bin"), store.storage())
+    assert len({request.attempt for request in store.requests}) == 1
+
+
+def test_a_file_that_is_not_there_is_missing(serve: Serve, put_in_memory: Put):
+    store = serve({"a.bin": DATA})
+    with pytest.raises(MissingFileError, match=r"There is no such file\..*/b\.bin"):
+        find_file(store.url("b.bin"), store.storage())
+    with pytest.raises(MissingFileError, match=r"There is no such file\..*/b\.bin"):
+        find_file(put_in_memory({"a.bin": DATA}) + "b.bin")
+
+
+def test_a_file_that_goes_away_is_missing(serve: Serve):
+    store = serve({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage())
+    store.remove("a.bin")
+    with pytest.raises(MissingFileError):
+        file.read_one(0, 10)
+
+
+@pytest.mark.parametrize("other", [DATA[::-1], DATA[:-5], DATA + b"more"], ids=len)
+def test_a_file_that_changed_before_it_is_opened_is_told(serve: Serve, other: bytes):
+    store = serve({"a.bin": DATA})
+    refs = find_files([store.url("a.bin")], store.storage())
+    store.put("a.bin", other)
+    with pytest.raises(ChangedFileError, match="has changed since"):
+        OpenFiles(refs)[0].read_one(0, 10)
+
+
+@pytest.mark.parametrize("other", [DATA[::-1], DATA[:-5], DATA + b"more"], ids=len)
+def test_a_file_that_changes_while_it_is_read_is_told(serve: Serve, other: bytes):
+    store = serve({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage(num_retries=2))
+    assert file.read_one(0, 10) == DATA[:10]
+    store.put("a.bin", other)
+    with pytest.raises(ChangedFileError, match="has changed since"):
+        file.read_one(len(DATA) - 10, len(DATA))
+
+
+@pytest.mark.parametrize("other", [DATA[::-1], DATA[:-5]], ids=len)
+def test_a_file_that_changes_between_two_chunks_is_told(serve_http: Serve, other: bytes):
+    store = serve_http({"a.bin": DATA * 10})
+    storage = store.storage(read_ahead_bytes=0, num_retries=2)
+    chunks = iter(open_one(store.url("a.bin"), storage).chunks())
+    next(chunks)
+    store.put("a.bin", other * 10)
+    with pytest.raises(ChangedFileError, match="has changed since"):
+        list(chunks)
+
+
+def test_a_changed_file_is_told_by_its_date_where_there_is_no_tag(serve_http: Serve):
+    store = serve_http({"a.bin": DATA}, tells_tags=False)
+    refs = find_files([store.url("a.bin")], store.storage())
+    store.put("a.bin", DATA[::-1])
+    with pytest.raises(ChangedFileError, match="has changed since"):
+        OpenFiles(refs)[0].read_one(0, 10)
+
+
+def test_a_changed_file_that_a_pattern_found_is_told(serve_s3: Serve):
+    store = serve_s3({"a.bin": DATA, "b.bin": DATA})
+    refs = find_files(store.url("*.bin"), store.storage())
+    store.put("a.bin", DATA[::-1])
+    with pytest.raises(ChangedFileError, match="has changed since"):
+        OpenFiles(refs)[0].read_one(0, 10)
+
+
+def test_a_changed_file_in_memory_is_told(put_in_memory: Put):
+    root = put_in_memory({"a.bin": DATA})
+    refs = find_files(root + "a.bin")
+    fsspec.filesystem("memory").pipe_file(root.removeprefix("memory:/") + "a.bin", DATA[::-1])
+    with pytest.raises(ChangedFileError, match="has changed since"):
+        OpenFiles(refs)[0].read_one(0, 10)
+
+
+# Other processes, and the end of this one.
+
+READ_PICKLED = """
+import pickle, sys
+from gristmill.files import OpenFiles
+files = pickle.load(sys.stdin.buffer)
+sys.stdout.buffer.write(b"".join(files[0].read([5, 2_000_000], [50, 2_000_100])))
+"""
+
+
+def run(script: str, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run a program in which each warning is an error, also those of its last moments."""
+    command = [sys.executable, "-W", "error", "-W", "always::ResourceWarning", "-c", script]
+    return subprocess.run(
+        [*command, *arguments], input=given, capture_output=True, timeout=PATIENCE_S, check=False
+    )
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_another_process_reads_what_is_sent_to_it_and_ends_in_peace(serve: Serve, is_open: bool):
+    store = serve({"a.bin": DATA})
+    files = OpenFiles(find_files(store.url("a.bin"), store.storage()))
+    if is_open:
+        files[0].read_one(0, 10)
+    done = run(READ_PICKLED, given=pickle.dumps(files))
+    assert done.stderr == b""
+    assert done.returncode == 0
+    assert done.stdout == DATA[5:50] + DATA[2_000_000:2_000_100]
+
+
+FORK = """
+import multiprocessing, pickle, sys
+files = pickle.load(sys.stdin.buffer)
+def read():
+    return files[0].read_one(0, 10)
+before = read()
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    assert pool.apply_async(read).get(15) == before
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="forking with threads warns from 3.12 on")
+def test_a_process_that_was_forked_after_reading_reads(serve: Serve):
+    store = serve({"a.bin": DATA})
+    files = OpenFiles(find_files(store.url("a.bin"), store.storage(num_retries=1)))
+    done = run(FORK, given=pickle.dumps(files))
+    assert done.returncode == 0, done.stderr.decode()
+
+
+WAIT_FOR_EVER = """
+import pickle, sys
+files = pickle.load(sys.stdin.buffer)
+try:
+    files[0].read_one(0, 10)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_wait_for_a_store_can_be_interrupted(serve: Serve):
+    store = serve({"a.bin": DATA})
+    files = OpenFiles(find_files(store.url("a.bin"), store.storage(timeout_s=600)))
+    store.server.forget()
+    store.server.faults = only_for("GET", always(stalls))
+    command = [sys.executable, "-W", "error", "-c", WAIT_FOR_EVER]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        assert program.stdin is not None
+        program.stdin.write(pickle.dumps(files))
+        program.stdin.close()
+        program.stdin = None
+        store.server.wait_until_asked(lambda request: request.method == "GET", PATIENCE_S)
+        program.send_signal(signal.SIGINT)
+        told, complaints = program.communicate(timeout=PATIENCE_S)
+    assert complaints == b""
+    assert told == b"interrupted\n"
+
+
+def test_an_abandoned_pass_leaves_no_requests_behind(serve_http: Serve):
+    store = serve_http({"a.bin": bytes(16 * MB)})
+    file = open_one(store.url("a.bin"), store.storage(read_ahead_bytes=16 * MB, timeout_s=600))
+    chunks = iter(file.chunks())
+    store.server.faults = only_for("GET", lambda r: stalls if r.span and r.span[0] else None)
+    next(chunks)
+    chunks.close()  # type: ignore[attr-defined]
+    store.server.wait_until_idle(PATIENCE_S)
+
+
+# A copy on this machine.
+
+
+def test_a_local_path_has_the_same_bytes(serve: Serve):
+    store = serve({"folder/a.bin": DATA})
+    path = open_one(store.url("folder/a.bin"), store.storage()).local_path()
+    assert path.name == "a.bin"
+    assert path.read_bytes() == DATA
+
+
+def test_a_local_path_is_fetched_once(serve: Serve, tmp_path: Path):
+    store = serve({"a.bin": DATA})
+    storage = store.storage(cache_dir=tmp_path)
+    files = [open_one(store.url("a.bin"), storage) for _ in range(4)]
+    store.server.forget()
+    with ThreadPoolExecutor(4) as threads:
+        paths = set(threads.map(lambda file: file.local_path(), files))
+    assert len(paths) == 1
+    assert sum(stop - start for start, stop in (r.span for r in store.gets())) == len(DATA)
+
+
+def test_a_local_path_is_whole_in_spite_of_faults(serve: Serve):
+    data = random.Random(2).randbytes(9 * MB)
+    store = serve({"a.bin": data})
+    file = open_one(store.url("a.bin"), store.storage(timeout_s=3 * SOON))
+    store.server.faults = until_asked(2, *PASSING.values())
+    assert file.local_path().read_bytes() == data
+
+
+def test_a_copy_that_was_given_up_leaves_nothing_behind(serve_http: Serve, tmp_path: Path):
+    store = serve_http({"a.bin": bytes(12 * MB)})
+    storage = store.storage(num_retries=0, cache_dir=tmp_path, read_ahead_bytes=0)
+    file = open_one(store.url("a.bin"), storage)
+    store.server.faults = only_for("GET", lambda r: cuts if r.span and r.span[0] else None)
+    with pytest.raises(StoreError):
+        file.local_path()
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size]
+    assert left == []
+    store.server.faults = on({})
+    assert file.local_path().read_bytes() == bytes(12 * MB)
+
+
+def test_a_copy_that_was_cut_short_is_fetched_again(serve_http: Serve, tmp_path: Path):
+    store = serve_http({"a.bin": DATA})
+    file = open_one(store.url("a.bin"), store.storage(cache_dir=tmp_path))
+    os.truncate(file.local_path(), 1000)
+    assert file.local_path().read_bytes() == DATA
+
+
+def test_a_local_path_of_a_signed_address_is_no_longer_than_names_may_be(serve_http: Serve):
+    store = serve_http({"a.bin": DATA})
+    signed = store.url("a.bin?signature=" + "x" * 600)
+    assert open_one(signed, store.storage()).local_path().read_bytes() == DATA
+
+
+def test_no_thread_is_left_for_each_file(serve: Serve):
+    store = serve({"a.bin": DATA})
+    open_one(store.url("a.bin"), store.storage()).read_one(0, 10)
+    mine = {thread for thread in threading.enumerate() if "process_request" not in thread.name}
+    for _ in range(5):
+        open_one(store.url("a.bin"), store.storage()).read_one(0, 10)
+    later = {thread for thread in threading.enumerate() if "process_request" not in thread.name}
+    assert later == mine
+
+
+def test_stores_know_what_they_were_asked(serve: Serve):
+    store: Store = serve({"a.bin": DATA})
+    open_one(store.url("a.bin"), store.storage()).read_one(7, 9)
+    assert [request.span for request in store.gets("a.bin")] == [(7, 9)]
