@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _jpeg, _mnist
+from benchmarks import _files, _jpeg, _mnist
 from benchmarks._judge import judge
 from benchmarks._model import Row
 from benchmarks._report import INSTALL, failures, markdown, missing
@@ -89,6 +89,10 @@ def prepare(rows: Sequence[Row], mnist: Path | None, folder: Path) -> dict[str, 
         origins["MNIST"] = _mnist.prepare(mnist, folder)
     if "jpeg" in needed:
         origins["JPEG"] = _jpeg.prepare(folder)
+    if "records" in needed:
+        origins["Records"] = _files.prepare_records(folder)
+    if "table" in needed:
+        origins["Table"] = _files.prepare_table(folder)
     return origins
 
 

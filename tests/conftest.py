@@ -1,10 +1,20 @@
 """What all tests share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gristmill.execute import _stream
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep indexes, queries and fetched files out of the user's own cache folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session", autouse=True)

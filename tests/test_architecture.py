@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "gristmill"
 LAYERS = [  # low to high: a module imports from its own folder, or from a lower row
     "types errors",
-    "_check _extras _site _tree _seed _progress",  # they need errors and types alone
+    # They need errors and types alone.
+    "_check _extras _site _tree _seed _progress _example _picture",
     "options _columns",  # options are checked; columns are trees
     "files",  # how they are read is an option
     "sources order transforms batch observe",  # siblings, blind to each other
@@ -20,7 +21,8 @@ LAYERS = [  # low to high: a module imports from its own folder, or from a lower
     "loader dataset",
     "constants samplers sharding multiprocessing experimental",  # Grain's names, in modules
     "python",  # Grain's names in one module, those above among them
-    "demo",
+    "testing command",
+    "demo __main__",
 ]
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row.split()}
 MODULES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
@@ -95,6 +97,7 @@ IMPORT = """
 import sys, threading
 import {module}
 heavy = "jax orbax rich torch tensorflow grain absl multiprocessing.pool".split()
+heavy += "pyarrow array_record fsspec PIL datasets asyncio".split()
 print([name for name in heavy if name in sys.modules], threading.active_count())
 """
 

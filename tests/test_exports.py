@@ -22,6 +22,7 @@ FACES = [
     "gristmill.samplers",
     "gristmill.sharding",
     "gristmill.sources",
+    "gristmill.testing",
     "gristmill.transforms",
 ]
 FACE = pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """The programs that Grain and gristmill share: the same calls, on the module given."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from benchmarks._files import BATCH_SIZE as FILES_BATCH_SIZE
+from benchmarks._files import shards
 from benchmarks._mnist import BATCH_SIZE, Mnist, RecordSource
 from benchmarks.rows.integers import BATCH_SIZE as INTEGERS_BATCH_SIZE
 
@@ -29,6 +32,19 @@ def mnist(grain: Any, data: Mnist, *, shuffle: bool, num_threads: int | None = N
         sampler=sampler,
         operations=[grain.transforms.Batch(BATCH_SIZE)],
         worker_count=0,
+        read_options=read_options(grain, num_threads),
+    )
+    return lambda: iter(loader)
+
+
+def records(grain: Any, folder: Path, *, num_threads: int | None = None) -> Start:
+    """The records of ArrayRecord files, shuffled, in lists."""
+    source = grain.sources.ArrayRecordDataSource(shards(folder, "array_record"))
+    sampler = grain.samplers.IndexSampler(len(source), shuffle=True, num_epochs=1, seed=0)
+    loader = grain.DataLoader(
+        data_source=source,
+        sampler=sampler,
+        operations=[grain.transforms.Batch(FILES_BATCH_SIZE, batch_fn=list)],
         read_options=read_options(grain, num_threads),
     )
     return lambda: iter(loader)

@@ -7,6 +7,7 @@ import grain
 from benchmarks.contenders import _grain_api, _grain_datasets
 
 mnist = partial(_grain_api.mnist, grain)
+records = partial(_grain_api.records, grain)
 integers = partial(_grain_api.integers, grain)
 billion = partial(_grain_api.billion, grain)
 shuffled_integers = partial(_grain_datasets.shuffled_integers, grain)

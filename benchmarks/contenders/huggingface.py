@@ -1,12 +1,14 @@
 """Hugging Face datasets, over an Arrow table in memory."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import datasets
 import numpy as np
 import pyarrow as pa
 
+from benchmarks._files import BATCH_SIZE as FILES_BATCH_SIZE
 from benchmarks._mnist import BATCH_SIZE, Mnist
 
 
@@ -27,6 +29,14 @@ def mnist(data: Mnist, *, shuffle: bool) -> Callable[[], Any]:
             yield batch["image"].reshape(-1, 28, 28), batch["label"]
 
     return start
+
+
+def parquet(path: str, folder: Path, *, numpy: bool = True) -> Callable[[], Any]:
+    """A Parquet file, shuffled; it is turned into an Arrow file first."""
+    dataset: Any = datasets.Dataset.from_parquet(path, cache_dir=str(folder / "hf"))
+    if numpy:
+        dataset = dataset.with_format("numpy")
+    return lambda: dataset.shuffle(seed=0).iter(FILES_BATCH_SIZE)
 
 
 def arrow(data: Mnist) -> Callable[[], Any]:

@@ -5,6 +5,7 @@ from benchmarks.rows import (
     billion,
     datasets,
     first_batch,
+    formats,
     integers,
     jpeg,
     large_batches,
@@ -41,5 +42,10 @@ ROWS: dict[str, Row] = {
         packing.BEST_FIT,
         packing.CONCAT_THEN_SPLIT,
         restore.ROW,
+        formats.ARRAY_RECORD,
+        formats.TFRECORD,
+        formats.TAR,
+        formats.PARQUET_NUMBERS,
+        formats.PARQUET_TEXTS,
     )
 }

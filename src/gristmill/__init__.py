@@ -26,6 +26,7 @@ from gristmill.options import (
     ShardByJaxProcess,
     ShardOptions,
     SkipErrors,
+    StorageOptions,
     WorkerOptions,
 )
 from gristmill.order import IndexSampler, Record, RecordMetadata, Sampler, SequentialSampler
@@ -39,6 +40,7 @@ from gristmill.python import (
     RandomMapTransform,
 )
 from gristmill.sources import (
+    ArrayRecordDataSource,
     ArraySource,
     RandomAccessDataSource,
     RangeDataSource,
@@ -82,6 +84,7 @@ else:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArrayRecordDataSource",
     "ArraySource",
     "Batch",
     "BatchOperation",
@@ -123,6 +126,7 @@ __all__ = [
     "SkippedRecord",
     "Stats",
     "StepStats",
+    "StorageOptions",
     "TfRandomMap",
     "Transformation",
     "Transformations",

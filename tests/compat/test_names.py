@@ -20,7 +20,9 @@ NAMES = {
     """,
     "checkpoint": "CheckpointHandler CheckpointRestore CheckpointSave",
     "constants": "DATASET_INDEX EPOCH INDEX META_FEATURES RECORD RECORD_KEY SEED",
-    "sources": "RandomAccessDataSource RangeDataSource SharedMemoryDataSource",
+    "sources": """
+        ArrayRecordDataSource RandomAccessDataSource RangeDataSource SharedMemoryDataSource
+    """,
     "samplers": "IndexSampler Sampler SequentialSampler",
     "sharding": "NoSharding ShardByJaxProcess ShardOptions",
     "transforms": """
@@ -31,16 +33,18 @@ NAMES = {
         BOSHandling BestFitPackIterDataset CacheIterDataset ConcatThenSplitIterDataset
         DatasetOptions ExecutionTrackingMode FirstFitPackIterDataset FlatMapIterDataset
         FlatMapMapDataset FlatMapTransform InterleaveIterDataset LimitIterDataset
-        MapWithIndexTransform PackAndBatchOperation PerformanceConfig RebatchIterDataset
-        RepeatIterDataset RngPool ShapeDtypeStruct ShapeDtypeStructProtocol
-        ThreadPrefetchDatasetIterator ThreadPrefetchIterDataset WindowShuffleIterDataset
-        WindowShuffleMapDataset WithOptionsIterDataset ZipIterDataset ZipMapDataset
+        MapWithIndexTransform PackAndBatchOperation ParquetIterDataset PerformanceConfig
+        RebatchIterDataset RepeatIterDataset RngPool ShapeDtypeStruct ShapeDtypeStructProtocol
+        TFRecordIterDataset ThreadPrefetchDatasetIterator ThreadPrefetchIterDataset
+        WindowShuffleIterDataset WindowShuffleMapDataset WithOptionsIterDataset ZipIterDataset
+        ZipMapDataset
         apply_transformations assert_equal_output_after_checkpoint batch_and_pad device_put
         get_element_spec get_next_index index_shuffle multithread_prefetch pick_performance_config
         set_next_index
     """,
     "python": """
-        Batch BatchOperation DATASET_INDEX DataLoader DatasetIterator DatasetSelectionMap EPOCH
+        ArrayRecordDataSource Batch BatchOperation DATASET_INDEX DataLoader DatasetIterator
+        DatasetSelectionMap EPOCH
         FilterOperation FilterTransform INDEX InMemoryDataSource IndexSampler IterDataset
         META_FEATURES MapDataset MapOperation MapTransform
         MapWithIndexTransform MultiprocessingOptions NoSharding Operation PyGrainCheckpointHandler
@@ -53,10 +57,11 @@ NAMES = {
         BOSHandling BestFitPackIterDataset CacheIterDataset ConcatThenSplitIterDataset
         DatasetOptions ExecutionTrackingMode FirstFitPackIterDataset FlatMapIterDataset
         FlatMapMapDataset FlatMapTransform InterleaveIterDataset LimitIterDataset
-        MapWithIndexTransform PackAndBatchOperation PerformanceConfig RebatchIterDataset
-        RepeatIterDataset RngPool ShapeDtypeStruct ShapeDtypeStructProtocol
-        ThreadPrefetchDatasetIterator ThreadPrefetchIterDataset WindowShuffleIterDataset
-        WindowShuffleMapDataset WithOptionsIterDataset ZipIterDataset ZipMapDataset
+        MapWithIndexTransform PackAndBatchOperation ParquetIterDataset PerformanceConfig
+        RebatchIterDataset RepeatIterDataset RngPool ShapeDtypeStruct ShapeDtypeStructProtocol
+        TFRecordIterDataset ThreadPrefetchDatasetIterator ThreadPrefetchIterDataset
+        WindowShuffleIterDataset WindowShuffleMapDataset WithOptionsIterDataset ZipIterDataset
+        ZipMapDataset
         apply_transformations assert_equal_output_after_checkpoint batch_and_pad device_put
         get_element_spec get_next_index index_shuffle multithread_prefetch pick_performance_config
         set_next_index

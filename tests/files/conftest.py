@@ -17,6 +17,7 @@ if ROOT not in sys.path:  # makes `tests.files` importable whatever import mode 
 from gristmill.files import _retry  # noqa: E402
 from tests.files.servers import (  # noqa: E402
     LOOPBACK,
+    S3,
     Plan,
     Store,
     http_server,
@@ -45,10 +46,10 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def moto() -> Iterator[tuple[str, int]]:
-    """Give the address of an S3 for all tests."""
-    with moto_server() as address:
-        yield address
+def s3() -> Iterator[S3]:
+    """Give one S3 for all tests: it takes a second to start."""
+    with moto_server() as service:
+        yield service
 
 
 @pytest.fixture
@@ -63,13 +64,13 @@ def serve_http() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def serve_s3(moto: tuple[str, int]) -> Iterator[Serve]:
+def serve_s3(s3: S3) -> Iterator[Serve]:
     """Give a function that serves files in a bucket of their own until the test is over."""
     with contextlib.ExitStack() as running:
 
         def serve(files: Mapping[str, bytes], faults: Plan = never) -> Store:
             bucket = f"bucket-{uuid.uuid4().hex}"
-            return running.enter_context(s3_server(moto, files, bucket=bucket, faults=faults))
+            return running.enter_context(s3_server(s3, files, bucket=bucket, faults=faults))
 
         yield serve
 
@@ -90,7 +91,7 @@ def put_in_memory() -> Iterator[Callable[[Mapping[str, bytes]], str]]:
         roots.append(f"/{uuid.uuid4().hex}")
         for name, data in files.items():
             store.pipe_file(f"{roots[-1]}/{name}", data)
-        return f"memory:/{roots[-1]}/"
+        return f"memory://{roots[-1]}/"
 
     yield put
     for root in roots:

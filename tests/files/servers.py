@@ -111,15 +111,15 @@ def stops_short(exchange: "Exchange") -> None:
 
 
 def gives_less(exchange: "Exchange") -> None:
-    """Give half of the bytes that were asked for, and announce no more."""
+    """Give half of the range that was asked for, and announce no more, as servers may."""
     answer = exchange.ask()
-    body = answer.body[: len(answer.body) // 2]
-    headers = {**answer.headers, "Content-Length": str(len(body))}
-    if "Content-Range" in headers and body:
-        start, rest = headers["Content-Range"].removeprefix("bytes ").split("-")
-        stop = int(start) + len(body) - 1
-        headers["Content-Range"] = f"bytes {start}-{stop}/{rest.split('/')[1]}"
-    exchange.send(Answer(answer.status, headers, body))
+    if answer.status == 206:
+        body = answer.body[: len(answer.body) // 2]
+        start, rest = answer.headers["Content-Range"].removeprefix("bytes ").split("-")
+        told = f"bytes {start}-{int(start) + len(body) - 1}/{rest.split('/')[1]}"
+        length = {"Content-Length": str(len(body))}
+        answer = Answer(206, {**answer.headers, "Content-Range": told, **length}, body)
+    exchange.send(answer)
 
 
 def ignores_range(exchange: "Exchange") -> None:
@@ -244,7 +244,8 @@ class ProxyBackend:
         with contextlib.closing(http.client.HTTPConnection(*self._address)) as connection:
             connection.request(method, target, body, {**headers, "Connection": "close"})
             response = connection.getresponse()
-            told = {name: value for name, value in response.getheaders() if name not in _PER_HOP}
+            headers = {name.title(): value for name, value in response.getheaders()}
+            told = {name: value for name, value in headers.items() if name not in _PER_HOP}
             return Answer(response.status, told, response.read())
 
 
@@ -395,24 +396,25 @@ class Exchange:
         self._handler = handler
         self._body = body
         self.server = cast("FaultyServer", handler.server)
+        self.method = handler.command
 
     def ask(self, *, ranged: bool = True) -> Answer:
         """Give the right answer: to what was asked, or to the same without a range."""
         headers = dict(self._handler.headers.items())
         if not ranged:
             headers.pop("Range", None)
-        return self.server.backend(self._handler.command, self._handler.path, headers, self._body)
+        return self.server.backend(self.method, self._handler.path, headers, self._body)
 
     def send(self, answer: Answer, *, with_length: bool = True) -> None:
         """Give an answer as a whole."""
         self._send_head(answer, with_length=with_length)
-        if self._handler.command != "HEAD":
+        if self.method != "HEAD":
             self._handler.wfile.write(answer.body)
 
     def send_part(self) -> None:
         """Give the head of the right answer and half of its bytes; nothing where it has none."""
         answer = self.ask()
-        if self._handler.command != "HEAD" and len(answer.body) > 1:
+        if self.method != "HEAD" and len(answer.body) > 1:
             self._send_head(answer, with_length=True)
             self._handler.wfile.write(answer.body[: len(answer.body) // 2])
 
@@ -495,6 +497,11 @@ class Store:
         """All requests so far."""
         return self.server.requests
 
+    def num_bytes(self) -> int:
+        """Give how many bytes were asked for so far, in ranges with an end."""
+        spans = [request.span for request in self.gets() if request.span is not None]
+        return sum(stop - start for start, stop in spans if stop is not None)
+
     def gets(self, name: str = "") -> list[Request]:
         """Give the requests so far for the bytes of a file, or of any."""
         return [
@@ -520,61 +527,76 @@ def http_server(
         )
 
 
+@final
+@dataclass(frozen=True)
+class S3:
+    """An S3 that works, and the server in front of it that does not."""
+
+    client: Any
+    """Goes to what works."""
+    server: FaultyServer
+    filesystem: Mapping[str, Any]
+
+
 @contextlib.contextmanager
-def moto_server() -> Iterator[tuple[str, int]]:
-    """Run an S3 that works, with no buckets yet; give its address."""
+def moto_server() -> Iterator[S3]:
+    """Run an S3 with no buckets yet."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line for each request otherwise
-    server = ThreadedMotoServer(LOOPBACK, port=0, verbose=False)
-    server.start()
+    moto = ThreadedMotoServer(LOOPBACK, port=0, verbose=False)
+    moto.start()
+    host, port = moto.get_host_and_port()
+    region = {"region_name": "us-east-1"}
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://{host}:{port}",
+        aws_access_key_id="key",
+        aws_secret_access_key="secret",
+        **region,
+    )
     try:
-        yield server.get_host_and_port()
+        with _running(FaultyServer(ProxyBackend(host, port), never)) as server:
+            filesystem = {
+                "endpoint_url": f"http://{LOOPBACK}:{server.server_port}",
+                "key": "key",
+                "secret": "secret",
+                "client_kwargs": region,
+                # One attempt each: boto waits seconds between them, and ours are to be seen.
+                "config_kwargs": {"retries": {"total_max_attempts": 1}, "proxies": {}},
+            }
+            yield S3(client, server, filesystem)
     finally:
-        server.stop()
+        client.close()
+        moto.stop()
 
 
 @contextlib.contextmanager
 def s3_server(
-    moto: tuple[str, int],
-    files: Mapping[str, bytes],
-    *,
-    bucket: str = "bucket",
-    faults: Plan = never,
+    s3: S3, files: Mapping[str, bytes], *, bucket: str = "bucket", faults: Plan = never
 ) -> Iterator[Store]:
-    """Serve files in a bucket; what goes wrong does so between the client and moto's S3."""
-    who = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
-    region = {"region_name": "us-east-1"}
-    s3 = boto3.client("s3", endpoint_url="http://{}:{}".format(*moto), **who, **region)
-    with contextlib.closing(s3), _running(FaultyServer(ProxyBackend(*moto), faults)) as server:
-        s3.create_bucket(Bucket=bucket)
+    """Serve files in a bucket; what goes wrong does so between the client and moto's S3.
 
-        def put(name: str, data: bytes) -> None:
-            s3.put_object(Bucket=bucket, Key=name, Body=data)
+    There is one bucket at a time whose requests count.
+    """
 
-        def remove(name: str) -> None:
-            s3.delete_object(Bucket=bucket, Key=name)
+    def put(name: str, data: bytes) -> None:
+        s3.client.put_object(Bucket=bucket, Key=name, Body=data)
 
-        for name, data in files.items():
-            put(name, data)
-        try:
-            yield Store(
-                server,
-                root=f"s3://{bucket}/",
-                filesystem={
-                    "endpoint_url": f"http://{LOOPBACK}:{server.server_port}",
-                    "key": "key",
-                    "secret": "secret",
-                    "client_kwargs": region,
-                    # One attempt each: boto waits seconds between them, and ours are to be seen.
-                    "config_kwargs": {"retries": {"total_max_attempts": 1}, "proxies": {}},
-                },
-                put=put,
-                remove=remove,
-            )
-        finally:
-            listed = s3.list_objects_v2(Bucket=bucket).get("Contents", [])
-            for one in listed:
-                remove(one["Key"])
-            s3.delete_bucket(Bucket=bucket)
+    def remove(name: str) -> None:
+        s3.client.delete_object(Bucket=bucket, Key=name)
+
+    s3.client.create_bucket(Bucket=bucket)
+    for name, data in files.items():
+        put(name, data)
+    s3.server.forget()
+    s3.server.faults = faults
+    try:
+        yield Store(s3.server, f"s3://{bucket}/", s3.filesystem, put, remove)
+    finally:
+        s3.server.faults = never
+        s3.server.wait_until_idle(PATIENCE_S)
+        for one in s3.client.list_objects_v2(Bucket=bucket).get("Contents", []):
+            remove(one["Key"])
+        s3.client.delete_bucket(Bucket=bucket)
 
 
 @contextlib.contextmanager

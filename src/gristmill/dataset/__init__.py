@@ -1,6 +1,7 @@
 """The fluent face: `MapDataset`, `IterDataset` and their iterators."""
 
 from gristmill.dataset._elastic import ElasticIterator
+from gristmill.dataset._files import ParquetIterDataset, TFRecordIterDataset
 from gristmill.dataset._iter import (
     FlatMapIterDataset,
     IterDataset,
@@ -73,6 +74,7 @@ __all__ = [
     "LimitIterDataset",
     "MapDataset",
     "PackAndBatchOperation",
+    "ParquetIterDataset",
     "PerformanceConfig",
     "PlannedIterDataset",
     "PlannedMapDataset",
@@ -82,6 +84,7 @@ __all__ = [
     "ShapeDtypeStruct",
     "ShapeDtypeStructProtocol",
     "StreamIterator",
+    "TFRecordIterDataset",
     "ThreadPrefetchDatasetIterator",
     "ThreadPrefetchIterDataset",
     "WindowShuffleIterDataset",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import final
 
 from gristmill.options import StorageOptions
+from gristmill.types import Indices
 
 CHUNK = 4 * 2**20
 """Bytes of one request to a store, or of one read from front to back."""
@@ -25,7 +26,7 @@ class File(ABC):
         """What it was opened by."""
 
     @abstractmethod
-    def read(self, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
+    def read(self, starts: Sequence[int] | Indices, stops: Sequence[int] | Indices) -> list[bytes]:
         """Give the pieces `[start, stop)`, in any order, each asked for once if it can be helped.
 
         Raises `CorruptFileError` where the file ends before, and `ChangedFileError` where it is

@@ -6,16 +6,18 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill._progress import progress
 from gristmill.files._cache import cache_folder
 from gristmill.files._file import File, FileRef
+from gristmill.types import Indices
 
 _MAGIC = b"gristmill index 1\n"
 
@@ -34,11 +36,45 @@ def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[s
         kept = _load(place, header)
         if kept is not None:
             return kept
-    built = dict(build(file))
+    with progress(f"Indexing {file.ref.name}", total=file.ref.size, unit="B") as advance:
+        built = dict(build(_Watched(file, advance)))
     for place in places:
         if _save(place, header, built):
             break
     return built
+
+
+@final
+class _Watched(File):
+    """A file that tells how far it has been read."""
+
+    def __init__(self, file: File, advance: Callable[[int], None]) -> None:
+        self._file = file
+        self._advance = advance
+        self._furthest = 0
+
+    @property
+    def ref(self) -> FileRef:
+        return self._file.ref
+
+    def read(self, starts: Sequence[int] | Indices, stops: Sequence[int] | Indices) -> list[bytes]:
+        pieces = self._file.read(starts, stops)
+        if len(stops):
+            self._reached(int(max(stops)))
+        return pieces
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        for chunk in self._file.chunks(start, stop):
+            yield chunk
+            start += len(chunk)
+            self._reached(start)
+
+    def local_path(self) -> Path:
+        return self._file.local_path()
+
+    def _reached(self, place: int) -> None:
+        self._advance(max(0, place - self._furthest))
+        self._furthest = max(place, self._furthest)
 
 
 def _places(ref: FileRef, kind: str) -> list[Path]:

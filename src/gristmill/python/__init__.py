@@ -24,7 +24,12 @@ from gristmill.options import (
 )
 from gristmill.order import IndexSampler, Record, RecordMetadata, Sampler, SequentialSampler
 from gristmill.python import experimental
-from gristmill.sources import RandomAccessDataSource, RangeDataSource, SharedMemoryDataSource
+from gristmill.sources import (
+    ArrayRecordDataSource,
+    RandomAccessDataSource,
+    RangeDataSource,
+    SharedMemoryDataSource,
+)
 from gristmill.transforms import (
     Batch,
     BatchOperation,
@@ -77,6 +82,7 @@ __all__ = [
     "RECORD",
     "RECORD_KEY",
     "SEED",
+    "ArrayRecordDataSource",
     "Batch",
     "BatchOperation",
     "BatchTransform",

@@ -186,11 +186,16 @@ def _open(file: File, options: str) -> Any:
         wanted_by="`ArrayRecordDataSource`",
     )
     # No read-ahead: records are read in any order.
-    reader = library.ArrayRecordReader(
-        str(file.local_path()),
-        options=f"readahead_buffer_size:0{options}",
-        file_reader_buffer_size=_BUFFER_BYTES,
-    )
+    try:
+        reader = library.ArrayRecordReader(
+            str(file.local_path()),
+            options=f"readahead_buffer_size:0{options}",
+            file_reader_buffer_size=_BUFFER_BYTES,
+        )
+    except ValueError as error:
+        if isinstance(error, FileError):
+            raise
+        raise PlanError(f"`reader_options` cannot be used so: {error}") from error
     if not reader.ok():
         if file.read_one(0, min(len(_MAGIC), file.ref.size)) != _MAGIC:
             raise FormatError(

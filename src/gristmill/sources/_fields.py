@@ -1,7 +1,7 @@
 """Which columns of a table are wanted, and whether they are the same in every file."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gristmill._check import as_list
@@ -29,53 +29,63 @@ def as_names(columns: Any) -> list[str] | None:
     return names
 
 
-def select(schema: Any, columns: Sequence[str] | None, path: str) -> Any:
-    """Give the schema of the wanted columns, in the order wanted."""
-    names: list[str] = schema.names
-    twice = sorted({name for name in names if names.count(name) > 1})
+def select(schemas: Sequence[Any], columns: Sequence[str] | None, refs: Sequence[FileRef]) -> Any:
+    """Give the schema of the wanted columns, in the order wanted, the same in all files."""
+    for schema, ref in zip(schemas, refs, strict=True):
+        check_names(schema.names, ref.path)
+    names: list[str] = schemas[0].names
+    check_wanted("columns", columns or (), names, refs[0].path)
+    fields = [schemas[0].field(name).remove_metadata() for name in columns or names]
+    chosen = load_pyarrow("Arrow data").schema(fields)
+    for schema, ref in zip(schemas[1:], refs[1:], strict=True):
+        _check_same(chosen, schema, refs[0], ref, is_all=columns is None)
+    return chosen
+
+
+def check_names(names: Sequence[str], path: str) -> None:
+    """Say which columns a dict cannot tell apart."""
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
     if twice:
         raise FormatError(
-            f"There are several columns named {_listed(twice)}, of which a record can have one. "
-            "Rename them.",
+            f"There are several columns named {twice[0]!r}, and a record can have one. "
+            "Rename the others.",
             path=path,
-        )
-    missing = [name for name in columns or () if name not in names]
-    if missing:
-        raise PlanError(
-            f"`columns` names {_listed(missing)}, and {os.path.basename(path)!r} has "
-            f"{_listed(names) or 'no columns'}."
         )
     if not names:
         raise FormatError("The table has no columns.", path=path)
-    fields = [schema.field(name) for name in columns or names]
-    return load_pyarrow("Arrow data").schema([field.remove_metadata() for field in fields])
 
 
-def check_same(first: Any, other: Any, columns: Sequence[str] | None, refs: Sequence[FileRef]):
-    """Say where the schema of the second file differs from what was selected of the first."""
-    home, path = os.path.basename(refs[0].path), refs[1].path
-    missing = [name for name in first.names if name not in other.names]
+def check_wanted(name: str, wanted: Iterable[str], names: Sequence[str], path: str) -> None:
+    """Say which columns are not there, and which are."""
+    missing = [one for one in wanted if one not in names]
     if missing:
-        raise FormatError(
-            f"There is no column {missing[0]!r}, which {home!r} has. All files of a source must "
-            "have the same columns; choose those they have in common with `columns`.",
-            path=path,
+        raise PlanError(
+            f"`{name}` names {', '.join(map(repr, missing))}, and the columns of "
+            f"{os.path.basename(path)!r} are {', '.join(map(repr, names))}."
         )
-    extra = [name for name in other.names if name not in first.names]
-    if extra and columns is None:
-        raise FormatError(
-            f"There is a column {extra[0]!r}, which {home!r} does not have. All files of a source "
-            "must have the same columns; choose those they have in common with `columns`.",
-            path=path,
-        )
+
+
+def _check_same(first: Any, other: Any, home: FileRef, ref: FileRef, *, is_all: bool) -> None:
+    """Say where the columns of a file differ from what is wanted of the first."""
+    other_names, there = set(other.names), os.path.basename(home.path)
+    remedy = "All files of a source must have the same; choose with `columns`."
     for field in first:
+        if field.name not in other_names:
+            raise FormatError(
+                f"There is no column {field.name!r}, which {there!r} has. {remedy}", path=ref.path
+            )
         kind = other.field(field.name).type
         if kind != field.type:
             raise FormatError(
-                f"Column {field.name!r} is {kind}, and in {home!r} it is {field.type}. All files "
-                "of a source must have the same types.",
-                path=path,
+                f"Column {field.name!r} is {kind}, and in {there!r} it is {field.type}. {remedy}",
+                path=ref.path,
             )
+    extra = sorted(other_names.difference(first.names))
+    if extra and is_all:
+        raise FormatError(
+            f"There is a column {extra[0]!r}, which {there!r} does not have. {remedy}",
+            path=ref.path,
+        )
 
 
 def told(refs: Sequence[FileRef]) -> str:
@@ -84,11 +94,7 @@ def told(refs: Sequence[FileRef]) -> str:
     >>> from gristmill.options import StorageOptions
     >>> ref = FileRef(path="a/b.csv", size=1, version="", is_local=True, storage=StorageOptions())
     >>> told([ref]), told([ref, ref])
-    ("<1 file>, 'b.csv'", "<2 files>, 'b.csv', ...")
+    ("'b.csv'", "<2 files>, 'b.csv', ...")
     """
     first = os.path.basename(refs[0].path)
-    return f"<1 file>, {first!r}" if len(refs) == 1 else f"<{len(refs)} files>, {first!r}, ..."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))
+    return repr(first) if len(refs) == 1 else f"<{len(refs)} files>, {first!r}, ..."

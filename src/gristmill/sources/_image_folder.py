@@ -13,9 +13,7 @@ from gristmill.options import StorageOptions
 from gristmill.sources._places import Places
 from gristmill.types import Span
 
-_EXTENSIONS = frozenset(
-    [".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"]
-)
+_EXTENSIONS = frozenset([".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
 
 
 @final

@@ -11,13 +11,16 @@ from gristmill.errors import CorruptFileError, FormatError
 from gristmill.files import File, FileRef, Paths, as_stream, find_files
 from gristmill.options import StorageOptions
 from gristmill.sources._arrow import dense_of, join, load_pyarrow, told_as_ours
-from gristmill.sources._fields import check_same, select
-from gristmill.sources._table import Layout, Part, TableFiles, TableSource
+from gristmill.sources._fields import select, told
+from gristmill.sources._parts import Layout, Part, TableFiles, together
+from gristmill.sources._table import TableSource
 
 _ME = "`ParquetSource`"
+_KIND = "Parquet file"
 _PART_BYTES = 8 * 2**20
 """Row groups smaller than this are read together with their neighbours."""
 _MOST_IDLE = 16
+"""Readers that nobody uses at the moment, each with the footer of its file."""
 
 
 @final
@@ -53,15 +56,20 @@ class ParquetSource(TableSource):
         cache_bytes: int = 2**30,
     ) -> None:
         load_pyarrow(_ME)
-        files = _ParquetFiles(find_files(paths, storage), columns)
-        super().__init__(files, cache_bytes=as_int("cache_bytes", cache_bytes))
+        refs = find_files(paths, storage)
+        super().__init__(
+            _ParquetFiles(refs, columns),
+            told=told(refs),
+            cache_bytes=as_int("cache_bytes", cache_bytes),
+        )
 
 
 class _Footer(NamedTuple):
     schema: Any
     counts: list[int]
     sizes: list[int]
-    may_be_null: bool
+    nullable: set[str]
+    """Columns of numbers in which there may be a null."""
 
 
 @final
@@ -85,12 +93,89 @@ class _ParquetFiles(TableFiles):
         refs = self.files.refs
         with ThreadPoolExecutor(min(len(refs), refs[0].storage.num_parallel)) as threads:
             footers = list(threads.map(self._footer, range(len(refs))))
-        first = footers[0].schema
-        parts: list[Part] = []
-        for number, (ref, footer) in enumerate(zip(refs, footers, strict=True)):
-            check_same(first, footer.schema, refs[0], ref)
-            parts += together(number, footer.counts, footer.sizes, limit=_PART_BYTES)
-        return Layout(first, parts, has_nulls=any(footer.may_be_null for footer in footers))
+        schema = select([footer.schema for footer in footers], self.columns, refs)
+        return Layout(
+            schema,
+            [
+                part
+                for number, footer in enumerate(footers)
+                for part in together(number, footer.counts, footer.sizes, limit=_PART_BYTES)
+            ],
+            has_nulls=any(not footer.nullable.isdisjoint(schema.names) for footer in footers),
+        )
 
     def read(self, layout: Layout, part: Part) -> list[Any]:
-        ...
+        names = layout.schema.names
+        path = self.files.refs[part.file].path
+        with self._reader(part.file) as reader, told_as_ours(path, _KIND):
+            table = reader.read_row_groups(range(part.first, part.stop), columns=names)
+        return [join(table.column(name).chunks) for name in names]
+
+    def _footer(self, number: int) -> _Footer:
+        with self._reader(number) as reader, told_as_ours(self.files.refs[number].path, _KIND):
+            schema, metadata = reader.schema_arrow, reader.metadata
+            groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+            return _Footer(
+                schema,
+                [group.num_rows for group in groups],
+                [group.total_byte_size for group in groups],
+                _nullable(schema, groups),
+            )
+
+    @contextmanager
+    def _reader(self, number: int) -> Generator[Any]:
+        """Lend an open reader to one thread: they cannot be shared."""
+        with self._lock:
+            place = next((p for p, (home, _) in enumerate(self._idle) if home == number), None)
+            reader = None if place is None else self._idle.pop(place)[1]
+        reader = reader or _open(self.files[number])
+        yield reader
+        with self._lock:  # not after an error
+            self._idle = [*self._idle[1 - _MOST_IDLE :], (number, reader)]
+
+
+def _open(file: File) -> Any:
+    pa, pq = load_pyarrow(_ME), load_pyarrow(_ME, "pyarrow.parquet")
+    try:
+        with told_as_ours(file.ref.path, _KIND):
+            return pq.ParquetFile(
+                pa.PythonFile(as_stream(file), mode="r"),
+                pre_buffer=True,
+                page_checksum_verification=True,
+            )
+    except CorruptFileError as error:
+        magic = file.read_one(0, min(4, file.ref.size))
+        if magic != b"PAR1":
+            raise FormatError(
+                f"It is not a Parquet file: it begins with {magic!r} instead of b'PAR1'.",
+                path=file.ref.path,
+            ) from error
+        raise
+
+
+def _nullable(schema: Any, groups: Sequence[Any]) -> set[str]:
+    """Find the columns of numbers that hold a null, or may, as nobody counted."""
+    found: set[str] = set()
+    leaf = 0
+    for field in schema:
+        is_dense = dense_of(field.type) is not None  # and then one leaf
+        if is_dense and not all(_has_no_null(group.column(leaf)) for group in groups):
+            found.add(field.name)
+        leaf += _num_leaves(field.type)
+    return found
+
+
+def _has_no_null(chunk: Any) -> bool:
+    counts = chunk.statistics
+    is_counted = counts is not None and counts.has_null_count
+    return (is_counted and counts.null_count == 0) or chunk.num_values == 0
+
+
+def _num_leaves(kind: Any) -> int:
+    """Count the columns that Parquet stores for one of Arrow's."""
+    pa = load_pyarrow(_ME)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _num_leaves(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return 1
+    return sum(_num_leaves(kind.field(n).type) for n in range(kind.num_fields)) or 1

@@ -1,13 +1,11 @@
 """Rows of tables that are stored in pieces, each of which is read as a whole.
 
-    TableSource ─ Table ─┬─ TableFiles    where pieces come from: Parquet, Arrow
-                         └─ Kept | Whole  what was read: pieces, or one array for each column
+TableSource ─ Table ─┬─ TableFiles    where pieces come from: Parquet, Arrow
+                     └─ Kept | Whole  what was read: pieces, or one array for each column
 """
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, SupportsIndex, final
 
@@ -15,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._columns import Columns
-from gristmill.files import FileRef, OpenFiles
 from gristmill.sources._arrow import Dense, dense_of, join, null_rows, pick, to_dense, to_values
-from gristmill.sources._fields import as_names, told
 from gristmill.sources._kept import Kept
+from gristmill.sources._parts import Layout, Part, TableFiles
 from gristmill.sources._places import Places
 from gristmill.types import Element, Indices, Span
 
@@ -26,50 +23,12 @@ _OVERHEAD = 4096
 """What pyarrow's objects take for a piece, even where its data are in a mapped file."""
 
 
-class Part(NamedTuple):
-    """Where a piece is: the row groups or batches from `first` to `stop` of a file."""
+class TableSource:
+    """Random access to the rows of a table, as dicts of its columns; a base for those of files."""
 
-    file: int
-    first: int
-    stop: int
-    num_rows: int
-
-
-@final
-@dataclass(frozen=True)
-class Layout:
-    """What is known of a table without reading its data."""
-
-    schema: Any
-    """Of pyarrow, with the wanted columns alone."""
-    parts: Sequence[Part]
-    has_nulls: bool
-    """Whether one of its numbers may be null."""
-    is_mapped: bool = False
-    """Whether pieces are memory of a mapped file, so that keeping them takes none."""
-
-
-class TableFiles(ABC):
-    """The files of a table, and how to read them."""
-
-    def __init__(self, refs: Sequence[FileRef], columns: Sequence[str] | None) -> None:
-        self.files = OpenFiles(refs)
-        self.columns = as_names(columns)
-
-    @abstractmethod
-    def survey(self) -> Layout:
-        """Find out what the files hold."""
-
-    @abstractmethod
-    def read(self, layout: Layout, part: Part) -> list[Any]:
-        """Read the wanted columns of a part, each as one Arrow array."""
-
-
-class TableSource(ABC):
-    """Random access to the rows of a table, as dicts of its columns. Its children say of which."""
-
-    def __init__(self, files: TableFiles, *, cache_bytes: int) -> None:
+    def __init__(self, files: TableFiles, *, told: str, cache_bytes: int) -> None:
         self._files = files
+        self._told = told
         self._cache_bytes = cache_bytes
         self._layout: Layout | None = None
         self._forget()
@@ -98,25 +57,25 @@ class TableSource(ABC):
         return self._table.rows(indices)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"files": self._files, "cache_bytes": self._cache_bytes, "layout": self._layout}
+        gone = ("_known", "_lock")
+        return {name: value for name, value in vars(self).items() if name not in gone}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._files, self._cache_bytes = state["files"], state["cache_bytes"]
-        self._layout = state["layout"]
+        vars(self).update(state)
         self._forget()
 
     def __repr__(self) -> str:  # goes into checkpoints: no folder, which may be another
         columns = self._files.columns
         chosen = "" if columns is None else f", columns={columns}"
-        return f"{type(self).__name__}({told(self._files.files.refs)}{chosen})"
+        return f"{type(self).__name__}({self._told}{chosen})"
 
     @property
     def _table(self) -> "Table":
         if self._known is None:
             with self._lock:  # one thread looks; the others wait for what it finds
                 if self._known is None:
-                    self._layout = self._layout or self._files.survey()
-                    self._known = Table(self._files, self._layout, self._cache_bytes)
+                    layout = self._layout = self._layout or self._files.survey()
+                    self._known = Table(self._files, layout, self._cache_bytes)
         return self._known
 
 
@@ -137,7 +96,7 @@ class Table:
         self._names: list[str] = layout.schema.names
         self._dense = [dense_of(kind) for kind in layout.schema.types]
         dense = [one for one in self._dense if one is not None]
-        self.is_columnar = len(dense) == len(self._names) and not layout.has_nulls
+        self.is_columnar = 0 < len(dense) == len(self._names) and not layout.has_nulls
         num_bytes = len(self.places) * sum(one.num_bytes for one in dense)
         fits = len(layout.parts) > 1 and num_bytes <= cache_bytes
         self._whole = _Whole(layout.parts, dense) if fits and self.is_columnar else None
@@ -239,16 +198,13 @@ class _Whole:
 
 def _values(pieces: Sequence[Any]) -> list[Any]:
     """Give the values of a column, taken from some pieces."""
-    in_numpy = [isinstance(piece, np.ndarray) for piece in pieces]
-    if all(in_numpy):
-        return list(np.concatenate(pieces))
-    if not any(in_numpy):
+    in_numpy = sum(isinstance(piece, np.ndarray) for piece in pieces)
+    if in_numpy == len(pieces):
+        joined: NDArray[Any] = np.concatenate(pieces)
+        return list(joined)
+    if not in_numpy:
         return to_values(join(pieces))
-    return [
-        value
-        for piece, is_array in zip(pieces, in_numpy, strict=True)
-        for value in (list(piece) if is_array else to_values(piece))
-    ]
+    return [value for piece in pieces for value in _values([piece])]  # some have nulls
 
 
 def _as_array(indices: Span | Sequence[int]) -> Indices:

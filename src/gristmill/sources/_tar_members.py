@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias, final
 
-from gristmill.errors import CorruptFileError, FormatError
+from gristmill.errors import CorruptFileError, FileError, FormatError
 from gristmill.files import File
 from gristmill.sources._compressed import refuse_compressed
 
@@ -73,7 +73,7 @@ def read_members(file: File) -> Iterator[Member]:
             words = _parse(kind, blocks.read(start, stop - start), file, offset)
             (always if kind == tarfile.XGLTYPE else once).update(words)
         else:
-            told = always | once if always or once else {}
+            told = always | once
             _refuse_sparse(kind, told, file, offset)
             stop = start if kind in _WITHOUT_DATA else start + _size(header, told, file, offset)
             name = told.get(b"path") or _name(header)
@@ -97,37 +97,41 @@ class _Blocks:
 
     def __init__(self, file: File) -> None:
         self._file = file
-        self._begin = 0
+        self._size = file.ref.size
+        self._begin = self._end = 0
         self._data = b""
         # From a store it is quicker to read on than to ask for every header.
         self._chunks = None if file.ref.is_local else file.chunks()
 
     def read(self, start: int, count: int) -> bytes:
         stop = start + count
-        if stop > self._file.ref.size:
-            if not start and self._file.ref.size:
-                refuse_compressed(self._file.read_one(0, self._file.ref.size), self._file.ref.path)
-                raise _no_archive(self._file)
-            raise CorruptFileError(
-                "The archive ends without the blocks of zeros that mark its end: it was cut "
-                "short. Copy it anew.",
-                path=self._file.ref.path,
-                offset=start,
-            )
-        if stop > self._begin + len(self._data):
+        if stop > self._end:
             self._fill(start, stop)
         return self._data[start - self._begin : stop - self._begin]
 
     def _fill(self, start: int, stop: int) -> None:
+        if stop > self._size:
+            raise self._too_short(start)
         if self._chunks is None:
-            last = min(max(stop, start + _WINDOW), self._file.ref.size)
-            self._data = self._file.read_one(start, last)
-            self._begin = start
+            self._begin, self._end = start, min(max(stop, start + _WINDOW), self._size)
+            self._data = self._file.read_one(self._begin, self._end)
             return
-        while stop > (end := self._begin + len(self._data)):
-            kept = self._data[start - self._begin :] if start < end else b""
-            self._begin = end - len(kept)
+        while stop > self._end:
+            kept = self._data[start - self._begin :] if start < self._end else b""
             self._data = kept + next(self._chunks)
+            self._begin = self._end - len(kept)
+            self._end = self._begin + len(self._data)
+
+    def _too_short(self, start: int) -> FileError:
+        if not start and self._size:  # less than a header
+            refuse_compressed(self._file.read_one(0, self._size), self._file.ref.path)
+            return _no_archive(self._file)
+        return CorruptFileError(
+            "The archive ends without the blocks of zeros that mark its end: it was cut short. "
+            "Copy it anew.",
+            path=self._file.ref.path,
+            offset=start,
+        )
 
 
 def _check_header(header: bytes, file: File, offset: int) -> None:

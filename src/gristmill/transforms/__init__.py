@@ -12,6 +12,8 @@ from gristmill.transforms._base import (
     Transformation,
     Transformations,
 )
+from gristmill.transforms._example import Feature, ParseExample
+from gristmill.transforms._image import DecodeImage
 from gristmill.transforms._operations import (
     BatchOperation,
     FilterOperation,
@@ -25,6 +27,8 @@ __all__ = [
     "Batch",
     "BatchOperation",
     "DatasetSelectionMap",
+    "DecodeImage",
+    "Feature",
     "Filter",
     "FilterOperation",
     "FlatMap",
@@ -32,6 +36,7 @@ __all__ = [
     "MapOperation",
     "MapWithIndex",
     "Operation",
+    "ParseExample",
     "RandomMap",
     "RandomMapOperation",
     "SupportsMapBatch",

@@ -65,30 +65,44 @@ class DecodeImage(Map):
         return {**fields, self.key: self._decode(fields[self.key])}
 
     def _decode(self, value: Any) -> NDArray[np.uint8]:
-        path = None
+        data, path = value, None
         if isinstance(value, Mapping) and "bytes" in value:
             struct = cast("Mapping[str, Any]", value)
-            value, path = struct["bytes"], struct.get("path")
-        if not isinstance(value, bytes | bytearray | memoryview):
+            data, path = struct["bytes"], struct.get("path")
+        if not isinstance(data, bytes | bytearray | memoryview):
             raise PlanTypeError(
-                f"An image must be the bytes of a file, got {type(value).__name__}. Leave "
+                f"An image must be the bytes of a file, got {type(data).__name__}. Leave "
                 "`DecodeImage` out if it is decoded already."
             )
+        encoded = bytes(cast(Any, data))
         pillow = load_extra("PIL.Image", extra="image", wanted_by="`DecodeImage`")
         try:
-            with pillow.open(io.BytesIO(value)) as image:
+            with pillow.open(io.BytesIO(encoded)) as image:
                 return self._pixels(image, path)
         except pillow.UnidentifiedImageError:
             raise FormatError(
-                f"Pillow knows no image file that begins with {bytes(value[:16])!r}. Filter out "
+                f"Pillow knows no image file that begins with {encoded[:16]!r}. Filter out "
                 "what is no image, or leave such records out with `SkipErrors`.",
                 path=path,
             ) from None
-        except (OSError, SyntaxError) as error:
-            if isinstance(error, FormatError):
-                raise
+        except (FormatError, pillow.DecompressionBombError, MemoryError, Warning):
+            raise
+        except Exception as error:  # damaged files make Pillow raise anything
             raise CorruptFileError(
                 f"The image cannot be decoded: {str(error).rstrip('.')}. Write the file anew, or "
                 "leave such records out with `SkipErrors`.",
                 path=path,
             ) from error
+
+    def _pixels(self, image: Any, path: str | None) -> NDArray[np.uint8]:
+        if image.mode.startswith(_DEEP_MODES):
+            raise FormatError(
+                f"The image has more than 8 bits for each value (Pillow's mode {image.mode!r}), "
+                "which `DecodeImage` would cut off. Decode it with a map of your own.",
+                path=path,
+            )
+        if image.mode == "P" and isinstance(image.info.get("transparency"), bytes):
+            image = image.convert("RGBA")  # straight to other modes, Pillow warns
+        if image.mode != self.mode:
+            image = image.convert(self.mode)
+        return np.array(image)  # not `asarray`, which gives an array that nobody may write to

@@ -1,0 +1,323 @@
+"""`gristmill convert`: every record arrives, and nothing half-written is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gristmill._example import format_example, parse_example
+from gristmill.command import main
+from gristmill.command._convert import Conversion, convert
+from gristmill.errors import BatchError, GristmillError, PlanError, SourceError
+from gristmill.sources import (
+    ArrayRecordDataSource,
+    NumpySource,
+    ParquetSource,
+    open_source,
+)
+from tests.command.formats import COUNT, MAKERS
+
+NUMERIC = ["idx", "numpy"]
+
+
+def run(source: str, target: Path, **options: Any) -> str:
+    output = StringIO()
+    convert(Conversion(source=source, target=str(target), **options), output=output)
+    return output.getvalue()
+
+
+def plain(value: Any) -> Any:
+    """A record as Python values, so that those of several formats compare."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def all_of(source: Any) -> list[Any]:
+    return [plain(source[index]) for index in range(len(source))]
+
+
+def from_example(record: bytes) -> dict[str, Any]:
+    return {key: plain(list(values)) for key, values in parse_example(record).items()}
+
+
+def as_example(record: Any) -> Any:
+    """What an Example keeps of a record: lists of bytes, of 32-bit floats and of integers."""
+    if isinstance(record, bytes):
+        return from_example(record)
+    columns = record if isinstance(record, dict) else {"record": record}
+    return from_example(format_example(columns))
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if name not in ("arrow", "parquet")])
+def test_to_array_record(tmp_path: Path, name: str):
+    source = MAKERS[name](tmp_path)
+    if name == "hugging_face":
+        with pytest.raises(GristmillError, match="32"):  # a third is not exact there
+            run(source, tmp_path / "thirds")
+        source_options: dict[str, Any] = {"columns": ["id", "text"]}
+    else:
+        source_options = {}
+
+    told = run(source, tmp_path / "out", records_per_shard=8, options=source_options)
+
+    shards = sorted(path.name for path in (tmp_path / "out").glob("*.array_record"))
+    assert shards == [f"out-0000{number}-of-00004.array_record" for number in range(4)]
+    written = ArrayRecordDataSource(str(tmp_path / "out" / "*.array_record"))
+    original = open_source(source, **source_options)
+    assert [from_example(record) for record in written] == [
+        as_example(original[index]) for index in range(COUNT)
+    ]
+    assert f"{COUNT} records in 4 shards" in told
+    assert not (tmp_path / "out.partial").exists()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_to_parquet(tmp_path: Path, name: str):
+    source = MAKERS[name](tmp_path)
+
+    run(source, tmp_path / "out.parquet", records_per_shard=8)
+
+    written = all_of(ParquetSource(str(tmp_path / "out.parquet" / "*.parquet")))
+    original = all_of(open_source(source))
+    if name in ("array_record", "tfrecord"):
+        lists = [from_example(record) for record in original]
+        original = [{**row, "number": row["number"][0], "text": row["text"][0]} for row in lists]
+    elif not isinstance(original[0], dict):
+        original = [{"record": record} for record in original]
+    assert written == original
+
+
+@pytest.mark.parametrize("name", NUMERIC)
+def test_to_npy(tmp_path: Path, name: str):
+    source = MAKERS[name](tmp_path)
+
+    told = run(source, tmp_path / "out", to="npy", records_per_shard=8)
+
+    folder = tmp_path / "out"
+    keys = ["record"] if name == "idx" else ["image", "label"]
+    files = {key: f"{folder}/{key}-*.npy" for key in keys}
+    written = NumpySource(files if len(keys) > 1 else files["record"])
+    assert all_of(written) == all_of(open_source(source))
+    assert all_of(open_source(str(folder))) == all_of(written)
+    assert "NumpySource" in told
+
+
+def test_the_line_it_prints_reads_what_it_wrote(tmp_path: Path):
+    for name, target in [("numpy", "npy"), ("parquet", "parquet"), ("tar", "array_record")]:
+        source = MAKERS[name](tmp_path)
+        told = run(source, tmp_path / f"out-{target}", to=target)
+        code = told.splitlines()[-1].removeprefix("Read them with ")
+        program = f"import gristmill as grain; print(len({code}))"
+
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+        assert done.stdout == f"{COUNT}\n"
+
+
+def test_shapes_and_types_are_kept_beside_examples(tmp_path: Path):
+    run(MAKERS["numpy"](tmp_path), tmp_path / "out")
+
+    features = json.loads((tmp_path / "out" / "features.json").read_text())
+    assert features == {
+        "image": {"dtype": "uint8", "shape": [8, 9]},
+        "label": {"dtype": "int64", "shape": []},
+    }
+
+
+def test_a_shard_is_about_as_large_as_asked_for(tmp_path: Path):
+    np.save(tmp_path / "a.npy", np.zeros((1000, 1000), np.uint8))
+
+    run(str(tmp_path / "a.npy"), tmp_path / "out", to="npy", shard_bytes=300_000)
+
+    sizes = [path.stat().st_size for path in (tmp_path / "out").iterdir()]
+    assert len(sizes) == 4
+    assert max(sizes) < 301_000
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "link"])
+def test_nothing_is_overwritten(tmp_path: Path, kind: str):
+    source, target = MAKERS["numpy"](tmp_path), tmp_path / "out"
+    make: Callable[[], Any] = {
+        "folder": target.mkdir,
+        "file": target.touch,
+        "link": lambda: target.symlink_to(tmp_path / "nowhere"),
+    }[kind]
+    make()
+
+    with pytest.raises(PlanError, match="exists, and nothing is overwritten"):
+        run(source, target)
+
+    assert {path.name for path in tmp_path.iterdir()} == {"a.npz", "out"}
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    return [{"id": number, "text": f"text {number}"} for number in range(count)]
+
+
+def write_lines(path: Path, records: list[Any]) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def test_a_record_unlike_the_others_is_named_and_no_part_is_left(tmp_path: Path):
+    bad = [*rows(900), {"id": "text", "text": "x"}, *rows(99)]
+    source = write_lines(tmp_path / "a.jsonl", bad)
+
+    with pytest.raises(
+        BatchError, match=r"Record 900 is not like the first ones: 'id' is not int64"
+    ):
+        run(source, tmp_path / "out", to="parquet")
+
+    assert {path.name for path in tmp_path.iterdir() if "index" not in path.name} == {"a.jsonl"}
+
+
+def test_a_bad_record_leaves_the_shards_before_it_for_the_next_time(tmp_path: Path):
+    source = write_lines(tmp_path / "a.jsonl", [*rows(900), {"id": {}, "text": ""}])
+
+    with pytest.raises(GristmillError) as raised:
+        run(source, tmp_path / "out", records_per_shard=400)
+
+    assert "2 of 3 shards are done and in" in "".join(raised.value.__notes__)
+    left = {path.name for path in (tmp_path / "out.partial").iterdir()}
+    assert left == {
+        "plan.json",
+        "out-00000-of-00003.array_record",
+        "out-00001-of-00003.array_record",
+    }
+
+
+def test_text_in_a_npy_file_is_refused(tmp_path: Path):
+    source = write_lines(tmp_path / "a.jsonl", rows(3))
+
+    with pytest.raises(BatchError, match=r"'text' is <U6 and a `\.npy` file holds numbers alone"):
+        run(source, tmp_path / "out", to="npy")
+
+
+def test_a_wrong_shape_in_a_npy_file_is_refused(tmp_path: Path):
+    source = write_lines(tmp_path / "a.jsonl", [{"x": [1, 2]}] * 300 + [{"x": [1]}])
+
+    with pytest.raises(BatchError, match=r"Record 300 .* 'x' is int64\[1\], not int64\[2\]"):
+        run(source, tmp_path / "out", to="npy")
+
+
+def test_no_records_are_nothing_to_write(tmp_path: Path):
+    source = write_lines(tmp_path / "a.jsonl", [])
+
+    with pytest.raises(SourceError, match="holds no records"):
+        run(source, tmp_path / "out")
+
+
+ONE_BY_ONE = ["--records-per-shard", "1"]
+
+
+def stop_after(tmp_path: Path, source: str, shards: int, number: signal.Signals) -> tuple[int, str]:
+    """Run the command for real, and send it a signal once so many shards are there."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gristmill", "convert", source, str(tmp_path / "out"), *ONE_BY_ONE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    partial = tmp_path / "out.partial"
+    while process.poll() is None and len(list(partial.glob("*.array_record"))) < shards:
+        os.sched_yield()
+    process.send_signal(number)
+    told, _ = process.communicate(timeout=60)
+    return process.returncode, told
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_stopped_half_way_it_goes_on_where_it_was(tmp_path: Path, number: signal.Signals):
+    source = write_lines(tmp_path / "a.jsonl", rows(2000))
+    code, told = stop_after(tmp_path, source, 3, number)
+    partial = tmp_path / "out.partial"
+    done = json.loads((partial / "plan.json").read_text())["done"]
+    before = {path.name: path.stat().st_mtime_ns for path in partial.glob("*.array_record")}
+    assert 2 <= done < 2000
+    if number is signal.SIGINT:
+        assert code == 130
+        assert told == (
+            f"Interrupted: {done} of 2000 shards are done. Run the same command again to go on.\n"
+        )
+        assert not (partial / ".part").exists()
+        for name in before:
+            assert len(ArrayRecordDataSource(partial / name)) == 1  # whole ones only
+
+    told = run(source, tmp_path / "out", records_per_shard=1)
+
+    after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    kept = sorted(before)[:done]
+    assert f"Going on: {done} of 2000 shards are there." in told
+    assert [after[name] for name in kept] == [before[name] for name in kept]
+    assert not partial.exists()
+    written = ArrayRecordDataSource(str(tmp_path / "out" / "*.array_record"))
+    assert [parse_example(record)["id"][0] for record in written] == list(range(2000))
+
+
+def test_another_source_is_not_gone_on_with(tmp_path: Path):
+    source = write_lines(tmp_path / "a.jsonl", [*rows(25), {"id": {}, "text": ""}])
+    with pytest.raises(GristmillError):
+        run(source, tmp_path / "out", records_per_shard=10)
+    write_lines(tmp_path / "a.jsonl", rows(26))
+
+    with pytest.raises(PlanError, match="is of another conversion: files was"):
+        run(source, tmp_path / "out", records_per_shard=10)
+
+
+def test_another_conversion_is_not_gone_on_with(tmp_path: Path):
+    source = write_lines(tmp_path / "a.jsonl", [*rows(20), {"id": {}, "text": ""}])
+    with pytest.raises(GristmillError):
+        run(source, tmp_path / "out", records_per_shard=10)
+
+    with pytest.raises(PlanError, match="records_per_shard was 10 and is 5"):
+        run(source, tmp_path / "out", records_per_shard=5)
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
+    source = write_lines(tmp_path / "a.jsonl", rows(3))
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / "thesis.tex").write_text("precious")
+
+    with pytest.raises(PlanError, match="holds files of something else"):
+        run(source, tmp_path / "out")
+
+    assert (tmp_path / "out.partial" / "thesis.tex").read_text() == "precious"
+
+
+def test_the_ending_chooses_the_format():
+    formats = {
+        name: Conversion(source="a", target=name).format
+        for name in ("x.parquet", "x.npy", "x.array_record", "x", "x.tar")
+    }
+
+    assert formats == {
+        "x.parquet": "parquet",
+        "x.npy": "npy",
+        "x.array_record": "array_record",
+        "x": "array_record",
+        "x.tar": "array_record",
+    }
+
+
+def test_the_command_says_what_is_wrong_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["convert", str(tmp_path / "none.csv"), str(tmp_path / "out")]) == 1
+
+    assert capsys.readouterr().err.startswith("gristmill: There is no such file.")

@@ -1,0 +1,323 @@
+"""The stream over a store, whatever goes wrong with it, is the one over the same files here."""
+
+import csv
+import io
+import json
+import random
+import sqlite3
+import struct
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from array_record.python.array_record_module import ArrayRecordWriter
+
+from gristmill import DataLoader, IndexSampler, MapDataset, WorkerOptions
+from gristmill.options import StorageOptions
+from gristmill.sources._array_record import ArrayRecordDataSource
+from gristmill.sources._csv import CsvSource
+from gristmill.sources._hugging_face import HuggingFaceSource
+from gristmill.sources._idx import IdxSource
+from gristmill.sources._image_folder import ImageFolderSource
+from gristmill.sources._ipc import ArrowSource
+from gristmill.sources._jsonl import JsonLinesSource
+from gristmill.sources._numpy import NumpySource
+from gristmill.sources._parquet import ParquetSource
+from gristmill.sources._sqlite import SqliteSource
+from gristmill.sources._tar import TarSource
+from gristmill.sources._tfrecord import TFRecordSource
+from tests.files.servers import answers, by_chance, cuts, gives_less, ignores_range, stops_short
+
+FAULTS = by_chance(0.3, answers(500), answers(503), cuts, stops_short, gives_less, ignores_range)
+
+Address = Callable[[str], str]
+
+
+def rows(count: int, *, seed: int) -> dict[str, list[Any]]:
+    chance = random.Random(seed)
+    return {
+        "id": list(range(count)),
+        "weight": [chance.random() for _ in range(count)],
+        "text": [f"{chance.getrandbits(64):x}" * chance.randrange(4) for _ in range(count)],
+    }
+
+
+def payloads(count: int, *, seed: int) -> list[bytes]:
+    chance = random.Random(seed)
+    return [chance.randbytes(chance.randrange(3000)) for _ in range(count)]
+
+
+# One function for each format: it writes the data into a folder.
+
+
+def write_array_record(folder: Path) -> None:
+    for number in range(2):
+        writer = ArrayRecordWriter(str(folder / f"{number}.array_record"), "group_size:1")
+        for payload in payloads(40, seed=number):
+            writer.write(payload + b".")
+        writer.close()
+
+
+def write_tfrecord(folder: Path) -> None:
+    def masked(data: bytes) -> bytes:
+        crc = google_crc32c.value(data)
+        return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+    for number in range(2):
+        with (folder / f"{number}.tfrecord").open("wb") as file:
+            for payload in payloads(60, seed=number):
+                length = struct.pack("<Q", len(payload))
+                file.write(length + masked(length) + payload + masked(payload))
+
+
+def write_parquet(folder: Path) -> None:
+    for number in range(2):
+        table = pa.table(rows(70, seed=number))
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=20)
+
+
+def write_numeric_parquet(folder: Path) -> None:
+    table = pa.table(rows(90, seed=0)).drop_columns(["text"])
+    pq.write_table(table, folder / "0.parquet", row_group_size=20)
+
+
+def write_arrow(folder: Path) -> None:
+    table = pa.table(rows(70, seed=0))
+    with pa.ipc.new_file(str(folder / "0.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=20)
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(str(folder / "1.arrow"), table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=30)
+
+
+def write_hugging_face(folder: Path) -> None:
+    table = pa.table(rows(70, seed=0))
+    with pa.ipc.new_stream(str(folder / "data-00000-of-00001.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=20)
+    state = {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
+    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "dataset_info.json").write_text("{}")
+
+
+def write_csv(folder: Path) -> None:
+    for number in range(2):
+        columns = rows(70, seed=number)
+        with (folder / f"{number}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+
+
+def write_json_lines(folder: Path) -> None:
+    for number in range(2):
+        columns = rows(70, seed=number)
+        records = [
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        ]
+        (folder / f"{number}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+
+
+def write_tar(folder: Path) -> None:
+    for number in range(2):
+        with tarfile.open(folder / f"{number}.tar", "w") as archive:
+            for key, payload in enumerate(payloads(30, seed=number)):
+                for name, data in [("jpg", payload), ("cls", str(key).encode())]:
+                    member = tarfile.TarInfo(f"{number}/{key:04}.{name}")
+                    member.size = len(data)
+                    archive.addfile(member, io.BytesIO(data))
+
+
+def write_npy(folder: Path) -> None:
+    for number in range(2):
+        np.save(folder / f"{number}.npy", np.random.default_rng(number).random((50, 7)))
+
+
+def write_npz(folder: Path) -> None:
+    generator = np.random.default_rng(0)
+    np.savez(folder / "0.npz", x=generator.random((60, 5)), y=generator.integers(0, 9, 60))
+
+
+def write_idx(folder: Path) -> None:
+    data = random.Random(0).randbytes(60 * 12)
+    (folder / "0.idx").write_bytes(struct.pack(">HBB3I", 0, 8, 3, 60, 4, 3) + data)
+
+
+def write_sqlite(folder: Path) -> None:
+    columns = rows(80, seed=0)
+    connection = sqlite3.connect(folder / "0.sqlite")
+    with connection:
+        connection.execute("CREATE TABLE things (id INTEGER, weight REAL, text TEXT)")
+        values = list(zip(*columns.values(), strict=True))
+        connection.executemany("INSERT INTO things VALUES (?, ?, ?)", values)
+    connection.close()
+
+
+def write_images(folder: Path) -> None:
+    for name in ("cat", "dog"):
+        (folder / name).mkdir()
+        for number, payload in enumerate(payloads(15, seed=len(name))):
+            (folder / name / f"{number}.png").write_bytes(payload)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A source, and the files it is read from."""
+
+    kind: Callable[..., Any]
+    write: Callable[[Path], None]
+    where: str | list[str]
+    """The files, as an address within a folder or several."""
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    needs_listing: bool = False
+    """Whether a store must tell what is in a folder, which HTTP does not."""
+
+    def open(self, address: Address, storage: StorageOptions | None = None) -> Any:
+        """Make the source over files in a folder or a store."""
+        where = address(self.where) if isinstance(self.where, str) else [*map(address, self.where)]
+        return self.kind(where, **self.options, storage=storage)
+
+
+CASES = {
+    "ArrayRecord": Case(
+        ArrayRecordDataSource, write_array_record, ["0.array_record", "1.array_record"]
+    ),
+    "TFRecord": Case(TFRecordSource, write_tfrecord, ["0.tfrecord", "1.tfrecord"]),
+    "Parquet": Case(ParquetSource, write_parquet, ["0.parquet", "1.parquet"]),
+    "Parquet, numbers": Case(ParquetSource, write_numeric_parquet, "0.parquet"),
+    "Arrow": Case(ArrowSource, write_arrow, ["0.arrow", "1.arrow"]),
+    "Hugging Face": Case(HuggingFaceSource, write_hugging_face, ""),
+    "CSV": Case(CsvSource, write_csv, ["0.csv", "1.csv"]),
+    "JSON Lines": Case(JsonLinesSource, write_json_lines, ["0.jsonl", "1.jsonl"]),
+    "tar": Case(TarSource, write_tar, ["0.tar", "1.tar"]),
+    "npy": Case(NumpySource, write_npy, ["0.npy", "1.npy"]),
+    "npz": Case(NumpySource, write_npz, "0.npz"),
+    "idx": Case(IdxSource, write_idx, "0.idx"),
+    "SQLite": Case(SqliteSource, write_sqlite, "0.sqlite", {"table": "things"}),
+    "images": Case(ImageFolderSource, write_images, "", needs_listing=True),
+}
+
+
+@pytest.fixture(params=CASES.values(), ids=list(CASES))
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    """Give each source in turn, its files in `tmp_path`."""
+    request.param.write(tmp_path)
+    return request.param
+
+
+def stream(source: Any, num_workers: int = 0) -> list[Any]:
+    """Give all elements in a shuffled order."""
+
+    def hurry(number: int, count: int) -> None:  # in a worker: do not wait to ask again
+        import gristmill.files._retry as retry  # noqa: PLC0415
+
+        retry.FIRST_PAUSE_S = 0.001
+
+    loader = DataLoader(
+        data_source=source,
+        sampler=IndexSampler(len(source), shuffle=True, seed=7, num_epochs=1),
+        worker_count=num_workers,
+        worker_options=WorkerOptions(worker_init_fn=hurry),
+    )
+    return list(loader)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def assert_same(got: list[Any], expected: list[Any]) -> None:
+    """Compare elements to the bit, their types included."""
+    assert len(got) == len(expected) > 0
+    for mine, other in zip(got, expected, strict=True):
+        assert type(mine) is type(other)
+        if isinstance(other, dict):
+            assert list(mine) == list(other)
+            assert_same(list(mine.values()), list(other.values()))
+        elif isinstance(other, np.ndarray | np.generic):
+            assert mine.dtype == other.dtype
+            np.testing.assert_array_equal(mine, other)
+        else:
+            assert mine == other
+
+
+@pytest.mark.parametrize("store", ["http", "s3", "memory"])
+def test_the_stream_over_a_store_is_the_local_one(
+    request: pytest.FixtureRequest, tmp_path: Path, case: Case, store: str
+):
+    if case.needs_listing and store == "http":
+        pytest.skip("HTTP does not tell what is in a folder")
+    files = files_in(tmp_path)
+    expected = stream(case.open(lambda name: str(tmp_path / name)))
+    if store == "memory":
+        root = request.getfixturevalue("put_in_memory")(files)
+        got = stream(case.open(lambda name: root + name))
+    else:
+        server = request.getfixturevalue(f"serve_{store}")(files)
+        source = case.open(server.url, server.storage())
+        server.server.faults = FAULTS
+        got = stream(source)
+        assert server.gets(), "nothing was read from the store"
+    assert_same(got, expected)
+
+
+@pytest.mark.parametrize("store", ["http", "s3"])
+def test_workers_read_the_same_from_a_store(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str
+):
+    """All sources, one after the other: workers take a while to start."""
+    cases = {
+        name.replace(" ", "-"): case
+        for name, case in CASES.items()
+        if store != "http" or not case.needs_listing
+    }
+    for name, case in cases.items():
+        (tmp_path / name).mkdir()
+        case.write(tmp_path / name)
+
+    def together(address: Address, storage: StorageOptions | None = None) -> Any:
+        return MapDataset.concatenate(
+            [
+                MapDataset.source(case.open(lambda path: address(f"{name}/{path}"), storage))  # noqa: B023
+                for name, case in cases.items()
+            ]
+        )
+
+    server = request.getfixturevalue(f"serve_{store}")(files_in(tmp_path))
+    there = together(server.url, server.storage())
+    server.server.faults = FAULTS
+    here = together(lambda name: str(tmp_path / name))
+    assert_same(stream(there, num_workers=2), stream(here))
+
+
+IN_ITS_NAME = [name for name in CASES if name not in ("ArrayRecord", "images")]
+"""Grain calls an ArrayRecord source by the hash of its paths; HTTP tells no folder of images."""
+
+
+@pytest.mark.parametrize("name", IN_ITS_NAME)
+def test_a_store_changes_nothing_in_what_a_source_is_called(
+    serve_http: Any, tmp_path: Path, name: str
+):
+    """It goes into checkpoints, which go on wherever the files are."""
+    case = CASES[name]
+    (tmp_path / "data").mkdir()
+    case.write(tmp_path / "data")
+    server = serve_http(files_in(tmp_path))
+    there = case.open(lambda name: server.url(f"data/{name}"), server.storage())
+    assert repr(there) == repr(case.open(lambda name: str(tmp_path / "data" / name)))
+
+
+def test_what_is_secret_in_an_address_is_not_in_the_name_of_a_source(
+    serve_http: Any, tmp_path: Path
+):
+    write_tfrecord(tmp_path)
+    server = serve_http(files_in(tmp_path))
+    source = TFRecordSource(server.url("0.tfrecord?signature=secret"), storage=server.storage())
+    assert repr(source) == "TFRecordSource('0.tfrecord')"
