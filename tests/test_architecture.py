@@ -19,9 +19,9 @@ LAYERS = [  # low to high: a module imports from its own folder, or from a lower
     "plan",
     "execute",
     "loader dataset",
+    "testing command",  # what is over both faces
     "constants samplers sharding multiprocessing experimental",  # Grain's names, in modules
     "python",  # Grain's names in one module, those above among them
-    "testing command",
     "demo __main__",
 ]
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row.split()}

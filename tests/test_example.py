@@ -216,6 +216,7 @@ def test_unknown_fields_are_skipped_wherever_they_are(unknown: bytes):
         (b"\n", "they end inside a field", 1),
         (b"\n\x05ab", "a field is longer than what it is part of", 2),
         (b"\n\x02\n\x03", "a field is longer than what it is part of", 4),
+        (b"\n\x02\n\x01\n\x00", "a field is longer than what it is part of", 4),
         (b"\x02\x00", "the number of a field is out of bounds", 1),
         (varint(2**32 + 10) + b"\x00", "the number of a field is out of bounds", 5),
         (b"\x0e\x00", "a field is of an unknown wire type", 1),
@@ -227,6 +228,11 @@ def test_unknown_fields_are_skipped_wherever_they_are(unknown: bytes):
         (one(field(2, field(1, b"12345"))), "a list of floats takes 5 bytes", 13),
         (one(field(3, field(1, b"\x80"))), "a list of integers ends inside a number", 14),
         (one(field(3, field(1, b"\xff" * 10 + b"\x01"))), "a number is longer than 10 bytes", 13),
+        (
+            one(field(3, field(1, (b"\xff" * 10 + b"\x01") * 20))),
+            "a number is longer than 10 bytes",
+            18,
+        ),
         (one(field(3, field(1, b"\xff" * 200 + b"\x01"))), "a number is longer than 10 bytes", 18),
     ],
 )

@@ -57,7 +57,8 @@ class Columns:
         for array in self._arrays:
             out = allocate((len(picks), *array.shape[1:]), array.dtype)
             if isinstance(picks, range):
-                out[:] = array[picks.start : picks.stop : picks.step]
+                stop = picks.stop if picks.stop >= 0 else None  # backwards, up to the first
+                out[:] = array[picks.start : stop : picks.step]
             else:
                 # `clip` changes nothing, as all are in bounds, but by default NumPy makes a copy.
                 array.take(picks, axis=0, out=out, mode="clip")

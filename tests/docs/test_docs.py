@@ -20,7 +20,8 @@ def test_there_are_pages_with_programs():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_programs_of_a_page_run(page: str):
+def test_the_programs_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)  # some write files
     names: dict[str, object] = {}
     try:
         for program in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):

@@ -43,7 +43,7 @@ def read_byte_by_byte(text: bytes, delimiter: int) -> list[bytes] | None:
     return None if is_inside else [record for record in [*records, text[begin:]] if record]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     text=st.lists(st.sampled_from([b'"', b'""', b",", b"\n", b"\r\n", b"\r", b"a", b"bc"])).map(
         b"".join

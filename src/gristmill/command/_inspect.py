@@ -37,7 +37,7 @@ def inspect(path: str, *, count: int, output: TextIO, **options: Any) -> None:
     if count < 0:
         raise PlanError(f"`--records` must be at least 0, got {count}.")
     name = options.get("format") or detect_format(path)
-    source = open_source(path, **{**options, "format": name})
+    source = open_source(path, **dict[str, Any]({**options, "format": name}))
     lines = dict(_summary(name, source, files_of(path)))
     width = max(map(len, lines))
     for label, told in lines.items():
@@ -87,7 +87,7 @@ def _kind(value: Any) -> str:
         array = cast("NDArray[Any]", value)
         return f"{array.dtype}[{', '.join(map(str, array.shape))}]"
     if isinstance(value, np.generic):
-        return str(value.dtype)
+        return str(cast(Any, value).dtype)
     return "null" if value is None else type(value).__name__
 
 
@@ -137,7 +137,8 @@ def _value(value: Any) -> str:
             told = f" {array.tolist()}"
         return f"{_kind(array)}{told}"
     if isinstance(value, np.generic):
-        return f"{value.item()!r} ({value.dtype})"
+        scalar = cast(Any, value)
+        return f"{scalar.item()!r} ({scalar.dtype})"
     return _shorten(repr(value))
 
 

@@ -155,7 +155,7 @@ class CsvSource:
                     "The file has no header. Give it one, or pass `has_header=False`.",
                     path=ref.path,
                 )
-            names: list[str] = parse(head, self._delimiter, None, {}).column_names
+            names: list[str] = parse(head + b"\n", self._delimiter, None, {}).column_names
             check_names(names, ref.path)
             if number and names != known:
                 raise FormatError(

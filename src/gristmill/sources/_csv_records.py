@@ -33,8 +33,10 @@ def index_records(file: File, *, delimiter: str, has_header: bool) -> dict[str, 
     for chunk in file.chunks():
         if not scan.position:
             _check_text(chunk, file.ref.path)
-            begin = len(_BYTE_ORDER_MARK) if chunk.startswith(_BYTE_ORDER_MARK) else 0
-        ends = scan.ends(chunk, skipped=0 if scan.position else begin)
+            if chunk.startswith(_BYTE_ORDER_MARK):
+                begin = scan.position = len(_BYTE_ORDER_MARK)
+                chunk = chunk[begin:]
+        ends = scan.ends(chunk)
         heads = np.append(begin, ends + 1)
         begin = int(heads[-1])
         is_text = ends > heads[:-1]  # a feed after a return ends nothing but a blank line
@@ -67,14 +69,14 @@ class _Scan:
         self._begins_field[[delimiter, _FEED, _RETURN]] = True
         self._last_byte = _FEED
 
-    def ends(self, chunk: bytes, *, skipped: int) -> Indices:
+    def ends(self, chunk: bytes) -> Indices:
         """Give the positions of the line ends that end a record."""
         data = np.frombuffer(chunk, dtype=np.uint8)
         ends = np.flatnonzero(
             (data == _FEED) | (data == _RETURN) if b"\r" in chunk else data == _FEED
         )
         was_inside = self.is_inside
-        quotes = self._quotes(data, skipped) if b'"' in chunk else ends[:0]
+        quotes = self._quotes(data) if b'"' in chunk else ends[:0]
         if len(quotes):
             is_within = (np.searchsorted(quotes, ends) + was_inside) % 2 == 1
             ends = ends[~is_within]
@@ -84,15 +86,13 @@ class _Scan:
             ends = ends[:0]
         ends = ends + self.position
         self.position += len(data)
-        self._last_byte = chunk[-1]
+        self._last_byte = chunk[-1] if chunk else self._last_byte
         return ends
 
-    def _quotes(self, data: NDArray[np.uint8], skipped: int) -> Indices:
+    def _quotes(self, data: NDArray[np.uint8]) -> Indices:
         """Give where quotes open or close."""
         quotes = np.flatnonzero(data == _QUOTE)
         before = np.append(self._last_byte, data)[quotes]
-        if skipped and quotes[0] == skipped:
-            before[0] = _FEED
         may_open = self._begins_field[before]
         is_next = np.diff(quotes, prepend=self.last_quote - self.position) == 1
         if (may_open | is_next)[int(self.is_inside) :: 2].all():

@@ -60,6 +60,10 @@ class HuggingFaceSource(TableSource):
                 "the dataset and save it anew.",
                 path=home,
             )
+        if "_data_files" not in state:
+            raise FormatError(
+                "The state.json does not list its files, as `save_to_disk` does.", path=home
+            )
         names = [f"{home}/{file['filename']}" for file in state["_data_files"]]
         refs = find_files(names, storage) if names else ()
         told = repr(os.path.basename(folder)) + ("" if split is None else f", split={split!r}")

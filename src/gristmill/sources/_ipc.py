@@ -164,7 +164,7 @@ def _has_nulls(detail: _Detail, names: Sequence[str]) -> bool:
     for field in detail.schema:
         width = _num_nodes(field.type)
         is_wanted = field.name in names and dense_of(field.type) is not None
-        if is_wanted and detail.messages.nulls[:, node : node + width].any():
+        if is_wanted and detail.messages.nulls[..., node : node + width].any():
             return True
         node += width
     return False

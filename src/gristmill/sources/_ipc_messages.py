@@ -116,13 +116,19 @@ def _told(
     *,
     is_stream: bool,
 ) -> Messages:
-    nulls = [[num_nulls > 0 for _, num_nulls in header.structs(1, "<qq")] for header in headers]
+    counts = [header.number(0, "q") for header in headers]
+    nodes = [header.structs(1, "<qq") for header in headers]
+    if any(
+        len(arrays) != len(nodes[0]) or (arrays and arrays[0][0] != count) or count < 0
+        for arrays, count in zip(nodes, counts, strict=True)
+    ):
+        raise struct.error
     return Messages(
         schema,
         dictionaries,
         batches,
-        [header.number(0, "q") for header in headers],
-        np.array(nulls, dtype=bool).reshape(len(headers), -1 if headers else 0),
+        counts,
+        np.array([[num_nulls != 0 for _, num_nulls in arrays] for arrays in nodes], dtype=bool),
         any(header.has(3) for header in headers),
         is_stream,
     )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._columns import Columns
+from gristmill.errors import CorruptFileError
 from gristmill.sources._arrow import Dense, dense_of, join, null_rows, pick, to_dense, to_values
 from gristmill.sources._kept import Kept
 from gristmill.sources._parts import Layout, Part, TableFiles
@@ -156,7 +157,14 @@ class Table:
         return self._pieces.get(number, lambda: self._load(number))
 
     def _load(self, number: int) -> tuple[_Piece, int]:
-        arrays = self._files.read(self._layout, self._layout.parts[number])
+        part = self._layout.parts[number]
+        arrays = self._files.read(self._layout, part)
+        if any(len(array) != part.num_rows for array in arrays):
+            raise CorruptFileError(
+                f"There are {len(arrays[0]):,} rows where the file says that there are "
+                f"{part.num_rows:,}. Write it anew.",
+                path=self._files.files.refs[part.file].path,
+            )
         views = [
             None if dense is None or null_rows(array) is not None else to_dense(array)
             for array, dense in zip(arrays, self._dense, strict=True)
