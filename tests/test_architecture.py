@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1] / "src" / "gristmill"
 LAYERS = [  # low to high: a module imports from its own folder, or from a lower row
     "types errors",
     # They need errors and types alone.
-    "_check _extras _site _tree _seed _progress _example _picture",
+    "_check _extras _site _span _tree _seed _progress _example _picture",
     "options _columns",  # options are checked; columns are trees
     "files",  # how they are read is an option
     "sources order transforms batch observe",  # siblings, blind to each other

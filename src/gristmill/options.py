@@ -157,7 +157,7 @@ class StorageOptions:
             num_retries=as_int("num_retries", self.num_retries),
             timeout_s=as_seconds("timeout_s", self.timeout_s),
             read_ahead_bytes=as_int("read_ahead_bytes", self.read_ahead_bytes),
-            cache_dir=None if self.cache_dir is None else os.fspath(self.cache_dir),
+            cache_dir=None if self.cache_dir is None else os.path.expanduser(self.cache_dir),
             cache_bytes=as_int("cache_bytes", self.cache_bytes),
             filesystem=dict(self.filesystem),
         )

@@ -197,14 +197,16 @@ class FileBackend:
     """Files in memory, which a test may change while they are served."""
 
     def __init__(self, files: Mapping[str, bytes], *, tells_tags: bool) -> None:
-        self._files = dict(files)
+        self._files: dict[str, tuple[bytes, str]] = {}
         self._changes = Counter[str]()
         self._tells_tags = tells_tags
+        for name, data in files.items():
+            self.put(name, data)
 
     def put(self, name: str, data: bytes) -> None:
         """Put a file there, or another in place of one."""
-        self._files[name] = data
         self._changes[name] += 1
+        self._files[name] = data, f'"{hashlib.blake2b(data, digest_size=8).hexdigest()}"'
 
     def remove(self, name: str) -> None:
         """Take a file away."""
@@ -213,11 +215,10 @@ class FileBackend:
     def __call__(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Give a file, or the span of it that the headers ask for."""
         name = unquote(urlsplit(target).path).lstrip("/")
-        data = self._files.get(name)
-        if data is None:
+        if name not in self._files:
             return Answer(404, body=b"not here")
+        data, tag = self._files[name]
         date = formatdate(self._changes[name] * 3600.0, usegmt=True)
-        tag = f'"{hashlib.blake2b(data, digest_size=8).hexdigest()}"'
         if headers.get("If-Match", tag) != tag:
             return Answer(412)
         told = {"ETag": tag} if self._tells_tags else {"Last-Modified": date}

@@ -175,18 +175,22 @@ def test_null_rows_tells_also_nulls_inside():
 
 
 @pytest.mark.parametrize("may_share", [True, False])
-@pytest.mark.parametrize("within", [[2], [1, 2, 3], [3, 1], [1, 1], [0, 1, 3], [1, 3, 2, 4]])
-def test_picks_are_those_asked_for(within: list[int], may_share: bool):
-    array = pa.array(list("abcde"))
-    made = pick(array, np.array(within), may_share=may_share)
-    assert made.to_pylist() == ["abcde"[index] for index in within]
+@pytest.mark.parametrize(
+    "within", [[2], [1, 2, 3], [3, 1, 1], range(5, 25), range(0, 24, 2), [*range(9), 10, 9, 11]]
+)
+def test_picks_are_those_asked_for(within: Any, may_share: bool):
+    array = pa.array(list("abcdefghijklmnopqrstuvwxyz"))
+    made = join(pick(array, np.array(within), may_share=may_share))
+    assert made.to_pylist() == [array[index].as_py() for index in within]
 
 
 def test_neighbours_are_picked_without_a_copy_where_that_may_be():
-    array = pa.array([b"abc", b"def", b"ghi"])
+    array = pa.array([b"abc"] * 30)
     address = array.buffers()[2].address
-    assert pick(array, np.array([1, 2]), may_share=True).buffers()[2].address == address
-    assert pick(array, np.array([1, 2]), may_share=False).buffers()[2].address != address
+    for within in (np.arange(1, 3), np.arange(1, 20)):
+        for may_share in (True, False):
+            for made in pick(array, within, may_share=may_share):
+                assert (made.buffers()[2].address == address) == may_share
 
 
 def test_arrays_with_dictionaries_of_their_own_are_joined():

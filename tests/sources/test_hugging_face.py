@@ -67,8 +67,7 @@ def test_numbers_go_to_the_batch_as_whole_columns(tmp_path: Path):
 
 
 def test_a_split_is_read_of_a_folder_with_several(tmp_path: Path):
-    several = {"train": dataset(20), "test": dataset(3)}
-    datasets.DatasetDict(several).save_to_disk(tmp_path / "d")
+    datasets.DatasetDict({"train": dataset(20), "test": dataset(3)}).save_to_disk(tmp_path / "d")
     assert len(HuggingFaceSource(tmp_path / "d", split="train")) == 20
     source = HuggingFaceSource(f"{tmp_path}/d/", split="test", columns=["text", "id"])
     assert plain(source[2]) == {"text": "text 2", "id": 2}

@@ -294,12 +294,13 @@ def test_damaged_bytes_raise_ours_or_change_values_but_nothing_else(tmp_path: Pa
     path = tmp_path / "a.arrow"
     write(path, numbers(20), kind=kind, rows=10)
     whole = path.read_bytes()
+    first = find_messages(OpenFiles(find_files(path))[0]).schema[1]
     rng = np.random.default_rng(0)
     told: set[str | None] = set()
     num_told = 0
     for _ in range(200):
         data = bytearray(whole)
-        place = int(rng.integers(len(data)))
+        place = int(rng.integers(first, len(data)))
         data[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(data)
         try:
@@ -310,6 +311,14 @@ def test_damaged_bytes_raise_ours_or_change_values_but_nothing_else(tmp_path: Pa
             told.add(error.path)
     assert told == {str(path)}
     assert num_told > 10
+
+
+def test_names_that_are_not_utf_8_are_told_with_the_path(tmp_path: Path):
+    path = tmp_path / "a.arrow"
+    write(path, pa.table({"name": [1]}))
+    path.write_bytes(path.read_bytes().replace(b"name", b"n\xffme"))
+    with pytest.raises(CorruptFileError, match=r"The Arrow file is damaged .*utf-8"):
+        len(ArrowSource(path))
 
 
 def test_footers_that_point_nowhere_are_corrupt(tmp_path: Path):

@@ -145,6 +145,18 @@ def test_an_array_with_an_element_on_each_line_is_refused(tmp_path: Path):
         source[1]
 
 
+def test_a_damaged_first_line_is_told_when_it_is_read(tmp_path: Path):
+    source = JsonLinesSource(write(tmp_path, '{"a": oops}', '{"a": 1}'))
+    assert source[1] == {"a": 1}
+    with pytest.raises(CorruptFileError, match=r"Expecting value\).*byte 6, record 0\)$"):
+        source[0]
+
+
+def test_halves_of_characters_are_read_as_json_reads_them(tmp_path: Path):
+    line = b'"\xed\xa0\x80"'
+    assert JsonLinesSource(write(tmp_path, line))[0] == json.loads(line) == "\ud800"
+
+
 def test_arrays_on_lines_of_their_own_are_records(tmp_path: Path):
     source = JsonLinesSource(write(tmp_path, "[1]", "[2, 3]"))
     assert [source[0], source[1]] == [[1], [2, 3]]
@@ -162,10 +174,10 @@ def test_it_can_be_pickled_at_any_time(tmp_path: Path):
 def test_the_index_travels_along(tmp_path: Path):
     source = JsonLinesSource(write(tmp_path, "1", "2"))
     assert len(source) == 2
-    (tmp_path / "a.jsonl.lines-index").write_bytes(b"another")
+    (tmp_path / "a.jsonl.lines.gristmill-index").write_bytes(b"another")
     sent = pickle.loads(pickle.dumps(source))
     assert sent[1] == 2
-    assert (tmp_path / "a.jsonl.lines-index").read_bytes() == b"another"
+    assert (tmp_path / "a.jsonl.lines.gristmill-index").read_bytes() == b"another"
 
 
 def test_threads_may_share_it(tmp_path: Path):

@@ -363,3 +363,40 @@ def test_cache_bytes_must_not_be_negative(tmp_path: Path):
     path = write(tmp_path / "a.parquet", numbers(1))
     with pytest.raises(PlanError, match=r"`cache_bytes` must be at least 0, got -1."):
         ParquetSource(path, cache_bytes=-1)
+
+
+def test_a_text_that_is_not_utf_8_is_told_with_its_file(tmp_path: Path):
+    good = pa.table({"t": pa.array(["a", "b"])})
+    bad = pa.table({"t": pa.array([b"c", b"\xff"]).cast(pa.string(), safe=False).view(pa.string())})
+    paths = [write(tmp_path / "a.parquet", good), write(tmp_path / "b.parquet", bad)]
+    source = ParquetSource(paths)
+    told = (
+        "A text is not UTF-8: invalid start byte. Write the file anew, with binary values where "
+        f"they are no text. ({paths[1]})"
+    )
+    for read in (lambda: source[3], lambda: source.__getitems__([0, 3, 2])):
+        with pytest.raises(CorruptFileError, match=re.escape(told)):
+            read()
+    assert source.__getitems__([2, 0]) == [{"t": "c"}, {"t": "a"}]
+
+
+PEAK = """
+import sys
+import pyarrow as pa
+from gristmill.sources import _parquet
+_parquet._PART_BYTES = 0
+source = _parquet.ParquetSource(sys.argv[1], cache_bytes=0)
+source.__getitems__(range(0, len(source), 10))
+print(pa.default_memory_pool().max_memory())
+"""
+
+
+def test_a_block_over_many_row_groups_does_not_keep_them_all_in_memory(tmp_path: Path):
+    num_groups, text_bytes = 30, 20_000
+    table = pa.table({"t": [f"{n}" * text_bytes for n in range(10)] * num_groups})
+    path = write(tmp_path / "a.parquet", table, row_group_size=10)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, path], capture_output=True, timeout=60, check=True
+    )
+    group_bytes = 10 * text_bytes
+    assert group_bytes < int(done.stdout) < num_groups * group_bytes / 2

@@ -156,6 +156,44 @@ def test_old_archives_are_read(tmp_path: Path):
     assert [(m.name, m.start, m.stop) for m in members_of(path)] == by_tarfile(path)
 
 
+def reseal(data: bytearray) -> bytes:
+    """Make the checksum of the first header fit again."""
+    data[148:156] = b" " * 8
+    data[148:156] = b"%06o\0 " % sum(data[:512])
+    return bytes(data)
+
+
+def test_a_header_of_large_bytes_has_a_checksum_that_fits(tmp_path: Path):
+    path = tmp_path / "a.tar"
+    data = bytearray(archive_of(path, "a", form=tarfile.USTAR_FORMAT))
+    data[0:100] = b"\xff" * 100
+    data[345:500] = b"\xff" * 155
+    path.write_bytes(reseal(data))
+    assert sum(data[:512]) > 65521
+    assert [(m.name, m.start, m.stop) for m in members_of(path)] == by_tarfile(path)
+
+
+def test_a_link_has_no_bytes_whatever_its_size_says(tmp_path: Path):
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        add(archive, "link", type=tarfile.LNKTYPE, linkname="a.x")
+        add(archive, "a.x", b"1")
+    data = bytearray(path.read_bytes())
+    data[124:136] = b"00000001000\0"
+    path.write_bytes(reseal(data))
+    assert [(m.name, m.start, m.stop) for m in members_of(path)] == [("a.x", 1024, 1025)]
+    assert by_tarfile(path) == [("a.x", 1024, 1025)]
+
+
+def test_a_folder_as_old_writers_tell_it_is_no_file(tmp_path: Path):
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        add(archive, "folder/", type=tarfile.AREGTYPE)
+        add(archive, "folder/a.x", b"1")
+    assert [(m.name, m.start, m.stop) for m in members_of(path)] == by_tarfile(path)
+    assert len(members_of(path)) == 1
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_archive_cut_short_anywhere_is_told(tmp_path: Path, form: int):
     path = tmp_path / "a.tar"
@@ -228,9 +266,7 @@ def test_a_size_that_is_no_number_is_told(tmp_path: Path, field: bytes):
     path = tmp_path / "a.tar"
     data = bytearray(archive_of(path, "a.x"))
     data[124:136] = field
-    data[148:156] = b" " * 8
-    data[148:156] = b"%06o\0 " % sum(data[:512])
-    path.write_bytes(data)
+    path.write_bytes(reseal(data))
     with pytest.raises(CorruptFileError, match=r"damaged: the size of a file is no number\. "):
         members_of(path)
 

@@ -176,7 +176,7 @@ def test_the_index_is_kept_and_goes_along_when_pickled(tmp_path: Path, monkeypat
     monkeypatch.setattr(_tfrecord, "_walk", None)  # nobody looks for records a second time
 
     assert read_all(TFRecordSource(tmp_path / "a.tfrecord")) == SOME
-    (tmp_path / "a.tfrecord.tfrecord-index").unlink()
+    (tmp_path / "a.tfrecord.tfrecord.gristmill-index").unlink()
     assert read_all(pickle.loads(pickle.dumps(source))) == SOME
 
 

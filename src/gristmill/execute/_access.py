@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._columns import Columns
+from gristmill._span import as_indices
 from gristmill.execute._batch import SparseError
 from gristmill.execute._block import Block
 from gristmill.execute._fetch import open_fetch, present_rows
 from gristmill.execute._outcome import Outcome, Seen
 from gristmill.execute._track import DenseTrack
-from gristmill.order import as_indices
 from gristmill.plan import AccessNode
 
 

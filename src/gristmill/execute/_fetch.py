@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gristmill._columns import Columns
 from gristmill._seed import generators, indexed_states
+from gristmill._span import as_indices
 from gristmill.errors import PlanError
 from gristmill.execute._batch import make_batch
 from gristmill.execute._blame import blame, call_each
@@ -19,7 +20,6 @@ from gristmill.execute._map import map_step
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._sample import in_windows, record_reader
 from gristmill.execute._track import index_track
-from gristmill.order import as_indices
 from gristmill.plan import (
     BatchNode,
     ChooseNode,

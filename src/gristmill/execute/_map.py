@@ -7,12 +7,13 @@ import numpy as np
 
 from gristmill._columns import Columns, is_columnar, split_rows
 from gristmill._seed import GeneratorState, first_states, generators
+from gristmill._span import as_indices
 from gristmill._tree import leaves_with_paths, map_leaves
 from gristmill.errors import BatchError, PlanError
 from gristmill.execute._blame import blame, call_each
 from gristmill.execute._block import Block
 from gristmill.execute._outcome import Outcome
-from gristmill.order import BlockSampler, as_indices
+from gristmill.order import BlockSampler
 from gristmill.plan import MapNode, MapWithIndexNode, RandomMapNode, SampleNode, sample_of
 from gristmill.types import SupportsArray, Tree
 

@@ -12,21 +12,23 @@ import fcntl
 import hashlib
 import os
 import tempfile
-import threading
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias, final
+from typing import IO, TypeAlias, final
 
 from gristmill._progress import progress
+from gristmill.errors import FileError, PlanError
 from gristmill.files._file import FileRef
+from gristmill.files._whole import write_whole
 
 BLOCK = 2**20
 """Bytes of a block."""
 
 _CHECKSUM = 4
+_LONGEST_NAME = 100
 _FREED = 0.9
 """To which part of the limit the folder is brought once it is full: not for every block anew."""
 
@@ -35,8 +37,13 @@ ReadRuns: TypeAlias = Callable[[list[int], list[int]], list[bytes]]
 
 def cache_folder() -> Path:
     """Give the folder of this user for what can be made again."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "gristmill"
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    if chosen:
+        return Path(chosen) / "gristmill"
+    try:
+        return Path.home() / ".cache" / "gristmill"
+    except RuntimeError:  # a user without a home
+        return Path(tempfile.gettempdir()) / f"gristmill-{os.getuid()}"
 
 
 @final
@@ -46,7 +53,7 @@ class BlockCache:
     def __init__(self, ref: FileRef) -> None:
         self._folder = _home(ref)
         self._size = ref.size
-        self._room = _room_in(_root(ref), ref.storage.cache_bytes)
+        self._room = _Room(_root(ref), ref.storage.cache_bytes)
 
     def reader(self, read: ReadRuns) -> ReadRuns:
         """Give the function that reads runs, and asks `read` only for blocks that are not here."""
@@ -82,8 +89,8 @@ class BlockCache:
 
     def _store(self, number: int, block: bytes) -> None:
         with suppress(OSError):  # a full disk: it goes on without
-            self._room.make(len(block) + _CHECKSUM)
-            _write(self._path(number), [_checksum(block), block])
+            if self._room.make(len(block) + _CHECKSUM):
+                write_whole(self._path(number), [_checksum(block), block])
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:08d}"
@@ -91,16 +98,35 @@ class BlockCache:
 
 def fetch_whole(ref: FileRef, chunks: Callable[[], Iterable[bytes]]) -> Path:
     """Give the path of a copy of a file on this machine; make it, unless it is there."""
-    folder = _home(ref) / "whole"
-    path = folder / ref.name
-    folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):  # not every worker by itself
-        if not path.exists():
-            _room_in(_root(ref), ref.storage.cache_bytes).make(ref.size)
+    # Of an address with a signature, which may be longer than a name may be, what is before it.
+    path = _home(ref) / "whole" / (ref.name.partition("?")[0][:_LONGEST_NAME] or "file")
+    try:
+        return _fetch_whole(ref, path, chunks)
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(
+            f"The file must be fetched as a whole, and {path.parent} cannot be written: "
+            f"{error.strerror or error}. Make room there, or choose another `cache_dir` in "
+            "`StorageOptions`.",
+            path=ref.path,
+        ) from error
+
+
+def _fetch_whole(ref: FileRef, path: Path, chunks: Callable[[], Iterable[bytes]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(path.parent / ".lock"):  # not every worker by itself
+        if not path.exists() or path.stat().st_size != ref.size:
+            if not _Room(_root(ref), ref.storage.cache_bytes).make(ref.size):
+                raise PlanError(
+                    f"{ref.path} must be fetched as a whole, and its {ref.size:,} bytes are more "
+                    f"than `cache_bytes`, {ref.storage.cache_bytes:,}. Raise it in "
+                    "`StorageOptions`."
+                )
             with progress(f"Fetching {path.name}", total=ref.size, unit="B") as advance:
-                _write(path, _counted(chunks(), advance))
-        with suppress(OSError):
-            os.utime(path)
+                write_whole(path, _counted(chunks(), advance))
+        with suppress(OSError):  # used just now; when it was modified stays as it is
+            os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
     return path
 
 
@@ -111,31 +137,17 @@ def _counted(chunks: Iterable[bytes], advance: Callable[[int], None]) -> Iterato
 
 
 @contextmanager
-def _alone(folder: Path) -> Generator[None]:
-    with open(folder / ".lock", "w") as lock:
+def _alone(path: Path) -> Generator[IO[bytes]]:
+    """Keep other processes out meanwhile, by a lock on a file."""
+    with open(path, "a+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock
 
 
 def _join(blocks: dict[int, bytes | None], start: int, stop: int) -> bytes:
     first = start // BLOCK
     joined = b"".join([blocks[number] or b"" for number in range(first, -(-stop // BLOCK))])
     return joined[start - first * BLOCK : stop - first * BLOCK]
-
-
-def _write(path: Path, parts: Iterable[bytes]) -> None:
-    """Write a file that is there as a whole, or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            for part in parts:
-                file.write(part)
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 def _checksum(block: bytes) -> bytes:
@@ -155,20 +167,26 @@ def _home(ref: FileRef) -> Path:
 
 @final
 class _Room:
-    """How much is in a folder, and may be."""
+    """How much is in a folder, and may be: counted in a file there that all processes share."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder = folder
         self._limit = limit
-        self._used: int | None = None
-        self._lock = threading.Lock()
 
-    def make(self, size: int) -> None:
-        """Remove what was not used for longest until there is room for so much more."""
-        with self._lock:
-            if self._used is None or self._used + size > self._limit:
-                self._used = self._clear(size)  # counted anew: others write here, too
-            self._used += size
+    def make(self, size: int) -> bool:
+        """Remove what was not used for longest until there is room for so much more, if it can."""
+        if size > self._limit:
+            return False
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with _alone(self._folder / ".used") as counter:
+            counter.seek(0)
+            told = counter.read()
+            used = int.from_bytes(told, "little") if told else self._limit
+            if used + size > self._limit:
+                used = self._clear(size)  # counted anew: somebody may have removed some
+            counter.truncate(0)
+            counter.write((used + size).to_bytes(8, "little"))
+        return True
 
     def _clear(self, size: int) -> int:
         found = sorted(_files_in(self._folder))
@@ -184,15 +202,6 @@ class _Room:
         return used
 
 
-_rooms: dict[tuple[Path, int], _Room] = {}
-_rooms_lock = threading.Lock()
-
-
-def _room_in(folder: Path, limit: int) -> _Room:
-    with _rooms_lock:
-        return _rooms.setdefault((folder, limit), _Room(folder, limit))
-
-
 def _files_in(folder: Path) -> Iterator[tuple[float, int, str]]:
     """Give when each file was used, its size and its path."""
     for home, _, names in os.walk(folder):
@@ -201,7 +210,7 @@ def _files_in(folder: Path) -> Iterator[tuple[float, int, str]]:
             with suppress(OSError):
                 found = os.stat(path)
                 if not name.startswith(".") or time.time() - found.st_mtime > _ABANDONED_S:
-                    yield found.st_mtime, found.st_size, path
+                    yield found.st_atime, found.st_size, path
 
 
 _ABANDONED_S = 3600

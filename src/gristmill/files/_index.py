@@ -3,11 +3,8 @@
 import hashlib
 import io
 import json
-import os
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
@@ -17,7 +14,14 @@ from numpy.typing import NDArray
 from gristmill._progress import progress
 from gristmill.files._cache import cache_folder
 from gristmill.files._file import File, FileRef
+from gristmill.files._whole import write_whole
 from gristmill.types import Indices
+
+INDEX_ENDING = ".gristmill-index"
+"""What the names of indexes end in, by which patterns leave them out."""
+
+_PREFIX = "array "
+"""In front of each name, as some are names of what `np.savez` takes."""
 
 _MAGIC = b"gristmill index 1\n"
 
@@ -27,8 +31,8 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[str, NDArray[Any]]:
     """Give the index of a file: the one that is kept if it is of this very file, or a new one.
 
-    It is kept beside the file, `NAME.KIND-index`, or where that cannot be, in the user's cache
-    folder; where neither can be, it is built each time.
+    It is kept beside the file, `NAME.KIND.gristmill-index`, or where that cannot be, in the user's
+    cache folder; where neither can be, it is built each time.
     """
     header = {"kind": kind, "size": file.ref.size, "version": file.ref.version}
     places = _places(file.ref, kind)
@@ -79,14 +83,14 @@ class _Watched(File):
 
 def _places(ref: FileRef, kind: str) -> list[Path]:
     name = hashlib.sha256(f"{ref.path}\n{kind}".encode()).hexdigest()[:32]
-    apart = cache_folder() / "indexes" / f"{name}.{kind}-index"
+    apart = cache_folder() / "indexes" / f"{name}{INDEX_ENDING}"
     if not ref.is_local:
         return [apart]
     path = Path(ref.path)
     absolute = hashlib.sha256(f"{path.absolute()}\n{kind}".encode()).hexdigest()[:32]
     return [
-        path.with_name(f"{path.name}.{kind}-index"),
-        cache_folder() / "indexes" / f"{absolute}.{kind}-index",
+        path.with_name(f"{path.name}.{kind}{INDEX_ENDING}"),
+        cache_folder() / "indexes" / f"{absolute}{INDEX_ENDING}",
     ]
 
 
@@ -102,26 +106,17 @@ def _load(place: Path, header: Mapping[str, Any]) -> dict[str, NDArray[Any]] | N
     if not data.startswith(wanted) or checksum != zlib.crc32(body).to_bytes(4, "little"):
         return None
     with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        return {name.removeprefix(_PREFIX): arrays[name] for name in arrays.files}
 
 
 def _save(place: Path, header: Mapping[str, Any], arrays: Arrays) -> bool:
     """Write an index, whole or not at all; tell whether that was possible."""
     body = io.BytesIO()
-    np.savez(body, **arrays)  # pyright: ignore[reportArgumentType]
+    named: dict[str, Any] = {f"{_PREFIX}{name}": array for name, array in arrays.items()}
+    np.savez(body, **named)
     checksum = zlib.crc32(body.getbuffer()).to_bytes(4, "little")
-    name = None
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=".part-")
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines(
-                [_MAGIC, json.dumps(header).encode(), b"\n", checksum, body.getbuffer()]
-            )
-        os.replace(name, place)
+        write_whole(place, [_MAGIC, json.dumps(header).encode(), b"\n", checksum, body.getbuffer()])
     except OSError:
-        if name is not None:
-            with suppress(OSError):
-                os.unlink(name)
         return False
     return True

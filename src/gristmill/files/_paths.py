@@ -9,7 +9,8 @@ from typing import Any, TypeAlias, cast
 
 from gristmill.errors import FormatError, MissingFileError, PlanError, PlanTypeError
 from gristmill.files._file import FileRef
-from gristmill.files._local import local_ref
+from gristmill.files._index import INDEX_ENDING
+from gristmill.files._local import as_file_error, local_ref
 from gristmill.files._stores import find_remote, find_remote_folder, find_remote_pattern
 from gristmill.options import StorageOptions
 
@@ -80,11 +81,13 @@ def _expand(text: str, storage: StorageOptions) -> list[FileRef]:
     if _is_remote(text):
         return _expand_remote(text, storage)
     path = _local(text)
-    if os.path.lexists(path):  # also where its name looks like a pattern
+    if _is_there(path):  # also where its name looks like a pattern
         return [_plain_file(path, storage)]
     if not glob.has_magic(path):
         raise MissingFileError(f"There is no such file.{_near(path)}", path=path)
-    found = sorted(name for name in glob.glob(path, recursive=True) if not _is_index(name))
+    found = sorted(
+        name for name in glob.glob(path, recursive=True) if not name.endswith(INDEX_ENDING)
+    )
     files = [name for name in found if not os.path.isdir(name)]
     if not files:
         folders = f" but {len(found)} folders" if found else ""
@@ -101,16 +104,22 @@ def _expand_remote(address: str, storage: StorageOptions) -> list[FileRef]:
     return found
 
 
+def _is_there(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except PermissionError as error:
+        raise as_file_error(error, path) from None
+    except OSError:
+        return False
+    return True
+
+
 def _plain_file(path: str, storage: StorageOptions) -> FileRef:
     if os.path.isdir(path):
         raise FormatError(
             "It is a folder. Pass the files in it, for instance with `/*` at the end.", path=path
         )
     return local_ref(path, storage)
-
-
-def _is_index(name: str) -> bool:
-    return name.endswith("-index")
 
 
 def _near(path: str) -> str:

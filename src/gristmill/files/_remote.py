@@ -5,17 +5,16 @@ wants bytes waits for them, and may give up waiting at any time.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
-from gristmill.errors import CorruptFileError, FormatError
+from gristmill.errors import CorruptFileError, FormatError, StoreError
 from gristmill.files._cache import BlockCache, fetch_whole
 from gristmill.files._file import CHUNK, File, FileRef
-from gristmill.files._local import changed
+from gristmill.files._local import LocalFile, local_ref
 from gristmill.files._spans import cut, merge
-from gristmill.files._store import Store, ref_from, store_of
+from gristmill.files._store import NoRangesError, Reply, Store, ref_from, store_of
 from gristmill.options import StorageOptions
 from gristmill.types import Indices
 
@@ -30,10 +29,10 @@ class RemoteFile(File):
     def __init__(self, ref: FileRef) -> None:
         self._ref = ref
         self._store: Store = store_of(ref.path, ref.storage)
-        if ref_from(ref.path, self._store.info(ref.path), ref.storage) != ref:
-            raise changed(ref)
+        self._store.submit_check(ref).result()
         storage = ref.storage
         self._cache = None if storage.cache_dir is None else BlockCache(ref)
+        self._whole: LocalFile | None = None
 
     @property
     def ref(self) -> FileRef:
@@ -50,15 +49,28 @@ class RemoteFile(File):
                     offset=start,
                 )
         read = self._read_runs if self._cache is None else self._cache.reader(self._read_runs)
-        return cut(runs, read(runs.starts, runs.stops), starts, stops)
+        if self._whole is None:
+            try:
+                return cut(runs, read(runs.starts, runs.stops), starts, stops)
+            except NoRangesError:
+                self._whole = self._fetch_at_once()
+        return self._whole.read(starts, stops)
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        if self._cache is not None:
-            return self._cached_chunks(start, stop)
+        if self._cache is not None or self._whole is not None:
+            return self._several_chunks(start, stop)
         return self._chunks(start, stop)
 
     def local_path(self) -> Path:
-        return fetch_whole(self._ref, lambda: self._chunks(0, None))
+        try:
+            return fetch_whole(self._ref, lambda: self._chunks(0, None))
+        except NoRangesError:
+            return fetch_whole(self._ref, lambda: [self._store.read_whole(self._ref)])
+
+    def _fetch_at_once(self) -> LocalFile:
+        """Fetch all of the file, from a server that gives no parts."""
+        path = fetch_whole(self._ref, lambda: [self._store.read_whole(self._ref)])
+        return LocalFile(local_ref(str(path), self._ref.storage))
 
     def _read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
         """Read all runs at the same time, long ones in several requests."""
@@ -69,28 +81,37 @@ class RemoteFile(File):
             ]
             for start, stop in zip(starts, stops, strict=True)
         ]
-        everything = [future for parts in waiting for future in parts]
+        check = self._store.submit_check(self._ref)  # at the same time
         try:
-            return [b"".join([future.result() for future in parts]) for parts in waiting]
-        except BaseException:
-            _cancel(everything)
+            data = [b"".join([reply.result() for reply in parts]) for parts in waiting]
+            check.result()
+            return data
+        except StoreError:
+            check.result()  # what cannot be had may be so because the file is another one
             raise
+        finally:
+            _cancel([check, *(reply for parts in waiting for reply in parts)])
 
     def _chunks(self, start: int, stop: int | None) -> Iterator[bytes]:
         end = self._ref.size if stop is None else stop
         ahead = max(1, self._ref.storage.read_ahead_bytes // CHUNK)
-        waiting: deque[Future[bytes]] = deque()
+        waiting: deque[Reply] = deque()
+        given = 0
         try:
             for begin in range(start, end, CHUNK):
                 waiting.append(self._store.submit(self._ref, begin, min(begin + CHUNK, end)))
                 if len(waiting) > ahead:
-                    yield waiting.popleft().result()
+                    yield (chunk := waiting.popleft().result())
+                    given += len(chunk)
             while waiting:
-                yield waiting.popleft().result()
+                yield (chunk := waiting.popleft().result())
+                given += len(chunk)
+        except NoRangesError:
+            yield from self._several_chunks(start + given, stop)
         finally:
             _cancel(waiting)
 
-    def _cached_chunks(self, start: int, stop: int | None) -> Iterator[bytes]:
+    def _several_chunks(self, start: int, stop: int | None) -> Iterator[bytes]:
         """Give what is in the cache from there, several chunks at a time."""
         end = self._ref.size if stop is None else stop
         step = max(CHUNK, self._ref.storage.read_ahead_bytes)
@@ -121,6 +142,6 @@ def find_folder(folder: str, storage: StorageOptions) -> list[FileRef]:
     return [ref_from(address, info, storage) for address, info in found.items()]
 
 
-def _cancel(futures: "Sequence[Future[Any]] | deque[Future[Any]]") -> None:
-    for future in futures:
-        future.cancel()
+def _cancel(replies: Iterable[Reply]) -> None:
+    for reply in replies:
+        reply.cancel()

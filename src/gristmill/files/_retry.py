@@ -57,7 +57,9 @@ async def with_retries(
 def _root(error: Exception) -> Exception:
     """Give what is behind an error: fsspec says `FileNotFoundError` for whatever went wrong."""
     cause = error.__cause__
-    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception):
+    is_of_http = type(cause).__module__.partition(".")[0] == "aiohttp"
+    is_unclear = is_of_http or isinstance(cause, ConnectionError | TimeoutError)
+    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and is_unclear:
         return _root(cause)
     return error
 

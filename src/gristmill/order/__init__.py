@@ -11,7 +11,6 @@ from gristmill.order._sampler import (
 )
 from gristmill.order._shard import ENDLESS, strided_length
 from gristmill.order._shuffle import shuffled
-from gristmill.order._span import as_indices
 
 __all__ = [
     "ENDLESS",
@@ -23,7 +22,6 @@ __all__ = [
     "Rest",
     "Sampler",
     "SequentialSampler",
-    "as_indices",
     "shuffled",
     "strided_length",
 ]

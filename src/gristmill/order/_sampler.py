@@ -16,12 +16,12 @@ import numpy as np
 
 from gristmill._check import as_bool, as_int, as_seed
 from gristmill._seed import new_generator
+from gristmill._span import as_indices
 from gristmill.errors import PlanError
 from gristmill.options import NoSharding, ShardOptions, as_shard
 from gristmill.order._record import RecordMetadata
 from gristmill.order._shard import ENDLESS, contiguous_range, strided_length
 from gristmill.order._shuffle import shuffled
-from gristmill.order._span import as_indices
 from gristmill.types import Span
 
 

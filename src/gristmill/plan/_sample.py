@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
+from gristmill._span import as_indices
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.options import NoSharding, ShardOptions, as_shard
 from gristmill.order import (
@@ -13,7 +14,6 @@ from gristmill.order import (
     RecordMetadata,
     Rest,
     Sampler,
-    as_indices,
     strided_length,
 )
 from gristmill.plan._node import Node, stable_repr

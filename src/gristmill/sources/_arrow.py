@@ -25,6 +25,8 @@ from gristmill._extras import load_extra
 from gristmill.errors import CorruptFileError, FormatError, GristmillError
 from gristmill.types import Indices
 
+_FEW = 8
+
 
 class Dense(NamedTuple):
     """What the values of a column are in NumPy, if they all have one dtype and one shape."""
@@ -119,13 +121,14 @@ def null_rows(array: Any) -> NDArray[np.bool_] | None:
     return own
 
 
-def pick(array: Any, within: Indices, *, may_share: bool) -> Any:
-    """Give some values of an Arrow array; as a view of it, if that may be and can be."""
+def pick(array: Any, within: Indices, *, may_share: bool) -> list[Any]:
+    """Give some values of an Arrow array, in pieces; as views of it, if that may be and pays."""
     if may_share:
-        first, count = int(within[0]), len(within)
-        if count == 1 or (within[-1] - first == count - 1 and (np.diff(within) == 1).all()):
-            return array.slice(first, count)
-    return array.take(load_pyarrow("Arrow data").array(within))
+        if len(within) <= _FEW:  # a call of `take` costs as much as some slices
+            return [array.slice(index, 1) for index in within.tolist()]
+        if within[-1] - within[0] == len(within) - 1 and (np.diff(within) == 1).all():
+            return [array.slice(int(within[0]), len(within))]
+    return [array.take(load_pyarrow("Arrow data").array(within))]
 
 
 def join(arrays: Sequence[Any]) -> Any:

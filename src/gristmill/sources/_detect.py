@@ -164,7 +164,7 @@ def _inside(path: Paths, storage: StorageOptions | None) -> Paths:
 
 def _data_files(refs: Sequence[FileRef]) -> list[FileRef]:
     """Leave out what describes data: indexes, notes, hidden files."""
-    described = (".json", ".md", ".txt", ".yaml", "-index")
+    described = (".json", ".md", ".txt", ".yaml", ".gristmill-index")
     return [
         ref for ref in refs if not ref.name.startswith(".") and not ref.name.endswith(described)
     ]

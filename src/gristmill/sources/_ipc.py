@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, final
 from gristmill.files import FileRef, Paths, find_files
 from gristmill.options import StorageOptions
 from gristmill.sources._arrow import dense_of, join, load_pyarrow, told_as_ours
-from gristmill.sources._fields import select, told
+from gristmill.sources._arrow_check import check_offsets
+from gristmill.sources._fields import check_names, select, told
 from gristmill.sources._ipc_messages import Messages, find_messages
 from gristmill.sources._parts import Layout, Part, TableFiles, together
 from gristmill.sources._table import TableSource
@@ -17,7 +18,7 @@ from gristmill.sources._table import TableSource
 _ME = "`ArrowSource`"
 _KIND = "Arrow file"
 _PART_BYTES = 8 * 2**20
-"""Batches smaller than this are read together with their neighbours, if they are not mapped."""
+"""Batches smaller than this are read together with their neighbours."""
 CACHE_BYTES = 2**30
 """How much to keep in memory of what is not just mapped: batches that are compressed or far away,
 and columns of numbers that are in many batches."""
@@ -29,7 +30,7 @@ class ArrowSource(TableSource):
 
     Files on this machine are mapped into memory, which all processes share. Record batches that
     are compressed, have dictionaries, or are in a store are read when they are first wanted, and
-    each process keeps up to a gigabyte of them.
+    each process keeps up to a gigabyte of them; so it does with small ones, joined, if all fit.
 
     >>> import tempfile
     >>> import pyarrow as pa, pyarrow.feather
@@ -95,14 +96,17 @@ class ArrowFiles(TableFiles):
             ref.is_local and not messages.is_compressed and not messages.dictionaries
             for ref, (messages, _) in zip(refs, details, strict=True)
         )
+        sizes = [[stop - start for start, stop in messages.batches] for messages, _ in details]
+        # Many small batches are slow to gather from. Joined they are copies, where there is room.
+        limit = 0 if is_mapped and sum(map(sum, sizes)) > CACHE_BYTES else _PART_BYTES
         parts = [
             part
             for number, (messages, _) in enumerate(details)
             for part in together(
                 number,
                 messages.counts,
-                [stop - start for start, stop in messages.batches],
-                limit=0 if is_mapped else _PART_BYTES,
+                sizes[number],
+                limit=limit,
             )
         ]
         has_nulls = any(_has_nulls(detail, schema.names) for detail in details)
@@ -111,13 +115,17 @@ class ArrowFiles(TableFiles):
     def read(self, layout: Layout, part: Part) -> list[Any]:
         detail: _Detail = layout.details[part.file]
         with told_as_ours(self.files.refs[part.file].path, _KIND):
+            names = layout.schema.names
             if layout.is_mapped:
                 batches = self._mapped(detail, part)
+                for batch in batches:
+                    for name in names:
+                        check_offsets(batch.column(name))
             else:
-                batches = self._decoded(detail, part, layout.schema.names)
-            for batch in batches:
-                batch.validate()
-            return [join([batch.column(name) for batch in batches]) for name in layout.schema.names]
+                batches = self._decoded(detail, part, names)
+                for batch in batches:
+                    batch.validate(full=True)
+            return [join([batch.column(name) for batch in batches]) for name in names]
 
     def _mapped(self, detail: _Detail, part: Part) -> list[Any]:
         pa = load_pyarrow(_ME)
@@ -153,9 +161,9 @@ class ArrowFiles(TableFiles):
         messages = find_messages(file)
         pa = load_pyarrow(_ME)
         with told_as_ours(file.ref.path, _KIND):
-            return _Detail(
-                messages, pa.ipc.read_schema(pa.py_buffer(file.read_one(*messages.schema)))
-            )
+            schema = pa.ipc.read_schema(pa.py_buffer(file.read_one(*messages.schema)))
+            check_names(schema.names, file.ref.path)
+        return _Detail(messages, schema)
 
 
 def _has_nulls(detail: _Detail, names: Sequence[str]) -> bool:

@@ -11,7 +11,7 @@ from gristmill.errors import CorruptFileError, FormatError
 from gristmill.files import File, FileRef, Paths, as_stream, find_files
 from gristmill.options import StorageOptions
 from gristmill.sources._arrow import dense_of, join, load_pyarrow, told_as_ours
-from gristmill.sources._fields import select, told
+from gristmill.sources._fields import check_names, select, told
 from gristmill.sources._parts import Layout, Part, TableFiles, together
 from gristmill.sources._table import TableSource
 
@@ -114,6 +114,7 @@ class _ParquetFiles(TableFiles):
     def _footer(self, number: int) -> _Footer:
         with self._reader(number) as reader, told_as_ours(self.files.refs[number].path, _KIND):
             schema, metadata = reader.schema_arrow, reader.metadata
+            check_names(schema.names, self.files.refs[number].path)
             groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
             return _Footer(
                 schema,
@@ -166,9 +167,10 @@ def _nullable(schema: Any, groups: Sequence[Any]) -> set[str]:
 
 
 def _has_no_null(chunk: Any) -> bool:
+    if not chunk.num_values:
+        return True
     counts = chunk.statistics
-    is_counted = counts is not None and counts.has_null_count
-    return (is_counted and counts.null_count == 0) or chunk.num_values == 0
+    return counts is not None and counts.has_null_count and counts.null_count == 0
 
 
 def _num_leaves(kind: Any) -> int:

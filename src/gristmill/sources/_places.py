@@ -5,6 +5,7 @@ from typing import SupportsIndex, TypeVar, final
 
 import numpy as np
 
+from gristmill._span import as_indices
 from gristmill.types import Indices, Span
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class Places:
 
     def split(self, indices: Span | Sequence[int]) -> list[tuple[int, Indices, Indices]]:
         """Give for each file that has any: its number, which there, and their rows."""
-        numbers = np.asarray(indices, dtype=np.int64)
+        numbers = as_indices(indices)
         if not len(numbers):
             return []
         lowest, highest = int(numbers.min()), int(numbers.max())

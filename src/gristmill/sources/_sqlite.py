@@ -87,7 +87,7 @@ class SqliteSource:
         places = Places([len(rows.rowids)])
         for index in (numbers.min(), numbers.max()) if len(numbers) else ():
             places.check(index)
-        self._files[0].local_path()  # raises if the database changed
+        self._check_unchanged()
         with database.connection() as connection:
             found = _select(connection, rows, np.unique(numbers))
         try:
@@ -115,11 +115,15 @@ class SqliteSource:
                 self._rows, self._opened = self._find_rows()
             return self._rows, self._opened
 
-    def _find_rows(self) -> "tuple[_Rows, Database]":
-        """Open the database that has the rows, and number them unless that is done."""
+    def _check_unchanged(self) -> None:
+        # By its path: a connection that is opened later would read what is there by then.
         ref = self._files.refs[0]
         if ref.is_local and find_file(ref.path, ref.storage) != ref:
             raise _changed(ref, "The database has changed since this source found it")
+
+    def _find_rows(self) -> "tuple[_Rows, Database]":
+        """Open the database that has the rows, and number them unless that is done."""
+        ref = self._files.refs[0]
         timeout_s = ref.storage.timeout_s
         database = Database(self._files[0].local_path(), timeout_s=timeout_s)
         rows = self._rows

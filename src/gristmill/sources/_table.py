@@ -129,7 +129,20 @@ class Table:
         """Give rows as dicts."""
         if self.is_columnar:
             return self.read_columns(indices).rows()
-        parts = self.places.split(_as_array(indices))
+        try:
+            return self._rows(_as_array(indices))
+        except UnicodeDecodeError as error:
+            for index in indices if len(indices) > 1 else ():
+                self.rows([index])  # finds the file
+            part = self._layout.parts[self.places.locate(indices[0])[0]]
+            raise CorruptFileError(
+                f"A text is not UTF-8: {error.reason}. Write the file anew, with binary values "
+                "where they are no text.",
+                path=self._files.files.refs[part.file].path,
+            ) from None
+
+    def _rows(self, indices: Indices) -> list[Element]:
+        parts = self.places.split(indices)
         # What is taken from one of several pieces must not keep the whole piece in memory.
         may_share = len(parts) == 1 or self._layout.is_mapped
         taken = [self._take(number, within, may_share) for number, within, _ in parts]
@@ -211,7 +224,7 @@ def _values(pieces: Sequence[Any]) -> list[Any]:
         joined: NDArray[Any] = np.concatenate(pieces)
         return list(joined)
     if not in_numpy:
-        return to_values(join(pieces))
+        return to_values(join([array for piece in pieces for array in piece]))
     return [value for piece in pieces for value in _values([piece])]  # some have nulls
 
 
