@@ -16,7 +16,9 @@ from gristmill.sources._parts import Layout, Part, TableFiles, together
 from gristmill.sources._table import TableSource
 
 _ME = "`ParquetSource`"
-_KIND = "Parquet file"
+KIND = "Parquet file"
+_READ = {"pre_buffer": True, "page_checksum_verification": True}
+
 _PART_BYTES = 8 * 2**20
 """Row groups smaller than this are read together with their neighbours."""
 _MOST_IDLE = 16
@@ -107,12 +109,12 @@ class _ParquetFiles(TableFiles):
     def read(self, layout: Layout, part: Part) -> list[Any]:
         names = layout.schema.names
         path = self.files.refs[part.file].path
-        with self._reader(part.file) as reader, told_as_ours(path, _KIND):
+        with self._reader(part.file) as reader, told_as_ours(path, KIND):
             table = reader.read_row_groups(range(part.first, part.stop), columns=names)
         return [join(table.column(name).chunks) for name in names]
 
     def _footer(self, number: int) -> _Footer:
-        with self._reader(number) as reader, told_as_ours(self.files.refs[number].path, _KIND):
+        with self._reader(number) as reader, told_as_ours(self.files.refs[number].path, KIND):
             schema, metadata = reader.schema_arrow, reader.metadata
             check_names(schema.names, self.files.refs[number].path)
             groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
@@ -129,21 +131,18 @@ class _ParquetFiles(TableFiles):
         with self._lock:
             place = next((p for p, (home, _) in enumerate(self._idle) if home == number), None)
             reader = None if place is None else self._idle.pop(place)[1]
-        reader = reader or _open(self.files[number])
+        reader = reader or open_parquet(self.files[number], _ME, **_READ)
         yield reader
         with self._lock:  # not after an error
             self._idle = [*self._idle[1 - _MOST_IDLE :], (number, reader)]
 
 
-def _open(file: File) -> Any:
-    pa, pq = load_pyarrow(_ME), load_pyarrow(_ME, "pyarrow.parquet")
+def open_parquet(file: File, wanted_by: str, **options: Any) -> Any:
+    """Open the library's reader, and say what a file is that it cannot read."""
+    pa, pq = load_pyarrow(wanted_by), load_pyarrow(wanted_by, "pyarrow.parquet")
     try:
-        with told_as_ours(file.ref.path, _KIND):
-            return pq.ParquetFile(
-                pa.PythonFile(as_stream(file), mode="r"),
-                pre_buffer=True,
-                page_checksum_verification=True,
-            )
+        with told_as_ours(file.ref.path, KIND):
+            return pq.ParquetFile(pa.PythonFile(as_stream(file), mode="r"), **options)
     except CorruptFileError as error:
         magic = file.read_one(0, min(4, file.ref.size))
         if magic != b"PAR1":

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from gristmill._extras import load_extra
-from gristmill.errors import CorruptFileError, FileError, FormatError
-from gristmill.files import FileRef, OpenFiles, as_stream
+from gristmill.files import FileRef, OpenFiles
+from gristmill.sources._arrow import told_as_ours
+from gristmill.sources._parquet import KIND, open_parquet
 from gristmill.sources._tfrecord import read_frames
 from gristmill.types import Element
 
@@ -58,7 +58,7 @@ class ParquetStream:
     ) -> Iterator[tuple[list[Element], Callable[[int], list[int]]]]:
         """Give the rows from a place on."""
         group, row = place
-        file = self._open()
+        file = open_parquet(OpenFiles([self.ref])[0], "`ParquetIterDataset`", **self.options)
         try:
             while group < file.num_row_groups:
                 columns = self._read_group(file, group)
@@ -70,37 +70,13 @@ class ParquetStream:
         finally:
             file.close()
 
-    def _open(self) -> Any:
-        arrow = load_extra("pyarrow", extra="parquet", wanted_by="`ParquetIterDataset`")
-        parquet = load_extra("pyarrow.parquet", extra="parquet", wanted_by="`ParquetIterDataset`")
-        file = OpenFiles([self.ref])[0]
-        opened = str(file.local_path()) if self.ref.is_local else as_stream(file)
-        try:
-            return parquet.ParquetFile(opened, **self.options)
-        except (arrow.ArrowInvalid, OSError) as error:
-            if isinstance(error, FileError):
-                raise
-            raise FormatError(
-                f"This is no Parquet file: {str(error).rstrip('.')}. `gristmill inspect` tells "
-                "what it is.",
-                path=self.ref.path,
-            ) from error
-
     def _read_group(self, file: Any, group: int) -> dict[str, Any]:
-        try:
+        with told_as_ours(self.ref.path, KIND):
             table = file.read_row_group(group)
             return {
                 table.field(number).name: table.column(number).to_numpy()
                 for number in range(table.num_columns)
             }
-        except Exception as error:
-            if isinstance(error, FileError) or not type(error).__name__.startswith("Arrow"):
-                raise
-            raise CorruptFileError(
-                f"Row group {group} cannot be decoded: {str(error).rstrip('.')}. Copy the file "
-                "anew.",
-                path=self.ref.path,
-            ) from error
 
     def __repr__(self) -> str:
         return f"Parquet({self.ref.name!r})"
