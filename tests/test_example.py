@@ -320,7 +320,7 @@ def test_anything_like_bytes_is_read(kind: Any):
         (np.str_("a"), [b"a"]),
         (np.array([], object), []),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_text_and_bytes_become_lists_of_bytes(value: Any, expected: list[bytes]):
     assert both_read(format_example({"x": value})) == {"x": expected}

@@ -74,7 +74,8 @@ def assert_same_stream(ours: Any, theirs: Any) -> None:
 
 
 def test_the_records_of_a_tfrecord_file_are_those_grain_gives(tfrecord: Path):
-    ours, theirs = TFRecordIterDataset(tfrecord), grain.experimental.TFRecordIterDataset(tfrecord)
+    ours = TFRecordIterDataset(tfrecord)
+    theirs = grain.experimental.TFRecordIterDataset(str(tfrecord))
 
     assert list(ours) == list(theirs) == RECORDS
 

@@ -334,10 +334,26 @@ def test_nothing_is_read_before_it_is_used(tmp_path: Path):
         SqliteSource(tmp_path / "b.db", table="t")
 
 
-@pytest.mark.parametrize("reading", [{}, {"table": "a", "query": "b"}], ids=str)
-def test_either_a_table_or_a_query_is_needed(numbers: Path, reading: dict[str, Any]):
-    with pytest.raises(PlanError, match=r"^Give either a `table` or a `query`\.$"):
-        SqliteSource(numbers, **reading)
+def test_a_table_and_a_query_are_too_much(numbers: Path):
+    with pytest.raises(PlanError, match="either a `table` or a `query`, and not both"):
+        SqliteSource(numbers, table="a", query="b")
+
+
+def test_the_only_table_need_not_be_named(tmp_path: Path):
+    connection = sqlite3.connect(tmp_path / "a.db")
+    connection.execute("CREATE TABLE pets (name TEXT)")
+    connection.execute("INSERT INTO pets VALUES ('cat')")
+    connection.commit()
+
+    source = SqliteSource(tmp_path / "a.db")
+
+    assert [source[0]] == [{"name": "cat"}]
+    assert repr(source) == "SqliteSource('a.db')"
+    connection.execute("CREATE TABLE people (name TEXT)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(PlanError, match=r"has 'people', 'pets'\. Choose one with `table`"):
+        len(SqliteSource(tmp_path / "a.db"))
 
 
 @pytest.mark.parametrize("name", ["table", "query"])

@@ -18,6 +18,10 @@ MOST_TIMES = 8
 long as others."""
 
 
+FAR_TIMES = 20
+"""A block of a source that is far away, and reads many at once, may take so many times as long."""
+
+
 @final
 class FeedStage(Stage):
     """Keeps an executor busy with the ranges that follow a cursor."""
@@ -33,6 +37,7 @@ class FeedStage(Stage):
         counters: Counters,
         first_step: int = 0,
         num_sources: int = 1,
+        reads_many: bool = False,
         needs_thread: bool = False,
     ) -> None:
         self._executor = executor
@@ -48,6 +53,7 @@ class FeedStage(Stage):
             executor.block_seconds * min(MOST_TIMES, max(1, num_sources // 4)),
             limit=min(BLOCK_POSITIONS, max(1, BLOCK_RECORDS // records_per_position)),
         )
+        self._reads_many = reads_many
         self._next = 0
         self._sizes: deque[int] = deque()
         self._skip = Skip()
@@ -62,6 +68,8 @@ class FeedStage(Stage):
         size = self._sizes.popleft()
         if len(outcome.block) < size:  # something is absent: what is dropped at the end is needed
             self._end = self._length
+        if outcome.has_waited and self._reads_many:
+            self._pace.lengthen()
         self._pace.observe(size, outcome.seconds)
         self._counters.count_steps(outcome.spent, first=self._first_step)
         return self._skip.drop(outcome)
@@ -109,7 +117,12 @@ class Pace:
     def __init__(self, wanted_seconds: float, *, limit: int) -> None:
         self.size = 1
         self._wanted = wanted_seconds
+        self._longest = FAR_TIMES * wanted_seconds
         self._limit = limit
+
+    def lengthen(self) -> None:
+        """Let blocks take longer from now on, as to wait for many takes as long as for one."""
+        self._wanted = self._longest
 
     def observe(self, size: int, seconds: float) -> None:
         """Take note of how long a block of `size` positions took."""

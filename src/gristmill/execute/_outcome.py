@@ -60,6 +60,8 @@ class Outcome:
     spent: tuple[float, ...] = ()
     """Seconds in each step, bottom up."""
     seen: tuple[Seen, ...] = ()
+    has_waited: bool = False
+    """Whether making it was mostly waiting, for a disk or a network."""
 
     @property
     def seconds(self) -> float:
@@ -100,4 +102,5 @@ def join_outcomes(outcomes: list[Outcome]) -> Outcome:
         skips=tuple(skip for outcome in outcomes for skip in outcome.skips),
         spent=tuple(map(sum, zip(*(outcome.spent for outcome in outcomes), strict=False))),
         seen=tuple(seen for outcome in outcomes for seen in outcome.seen),
+        has_waited=any(outcome.has_waited for outcome in outcomes),
     )

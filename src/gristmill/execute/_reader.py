@@ -28,6 +28,7 @@ from gristmill.execute._outcome import Outcome
 from gristmill.execute._sample import sample_reader
 from gristmill.execute._tolerate import tolerant_reader, tolerant_step
 from gristmill.execute._track import Cursor
+from gristmill.execute._waiting import Stopwatch
 from gristmill.plan import (
     AccessNode,
     BatchNode,
@@ -178,10 +179,13 @@ def _giving_rows(read: Read) -> Read:
     """Make the elements here, where it is timed and may be in parallel, not when they are used."""
 
     def read_rows(positions: range) -> Outcome:
+        watch = Stopwatch()
         made = read(positions)
         start = time.perf_counter()
         block = made.block.with_rows(made.block.rows())
         last = made.spent[-1] + time.perf_counter() - start
-        return replace(made, block=block, spent=(*made.spent[:-1], last))
+        watch.stop()
+        spent = (*made.spent[:-1], last)
+        return replace(made, block=block, spent=spent, has_waited=watch.has_waited)
 
     return read_rows

@@ -33,6 +33,7 @@ def stack_stages(
         counters=counters,
         first_step=first_step,
         num_sources=cut.plan.num_sources,
+        reads_many=cut.plan.reads_many,
         needs_thread=needs_thread,
     )
     return stack_steps(

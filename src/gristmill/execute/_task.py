@@ -25,13 +25,14 @@ class Answer:
 
     def outcome(self) -> Outcome:
         """Load it: the arrays view the memory they came in."""
-        data, track, generators, skips, seen = load(self._payload, self._buffers)
+        data, track, generators, skips, seen, has_waited = load(self._payload, self._buffers)
         return Outcome(
             Block(data, track, generators),
             None if self._error is None else load_error(self._error),
             skips=tuple(_loaded_skip(*skip) for skip in skips),
             spent=self._spent,
             seen=seen,
+            has_waited=has_waited,
         )
 
 

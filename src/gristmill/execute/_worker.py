@@ -5,6 +5,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from pickle import PickleBuffer
 from typing import Any, final
 
@@ -18,7 +19,7 @@ from gristmill.execute._ipc._errors import dump_error
 from gristmill.execute._ipc._package import Package
 from gristmill.execute._ipc._pickle import Sender, classes_of
 from gristmill.execute._ipc._relay import apply_filters, install_relay
-from gristmill.execute._outcome import Outcome, Seen
+from gristmill.execute._outcome import Outcome
 from gristmill.execute._reader import Cut, cut_plan, open_reader
 from gristmill.execute._wide import WideReader
 from gristmill.options import ReadOptions
@@ -138,17 +139,17 @@ class Worker:
         except ConnectionError:
             raise
         except BaseException as error:  # of ours, no memory; the user's KeyboardInterrupt
-            nothing, _ = self._dump_block(job, Block.empty(), [], ())
+            nothing, _ = self._dump_block(job, Outcome(Block.empty()), [])
             self._line.send(("done", number, nothing, [], [], [], self._dump_error(error), ()))
 
     def _send(self, number: int, job: "_Job", outcome: Outcome, num_positions: int) -> None:
         error = outcome.error
         skips = [(skip.cursor, skip.record, self._dump_error(skip.error)) for skip in outcome.skips]
         try:
-            payload, buffers = self._dump_block(job, outcome.block, skips, outcome.seen)
+            payload, buffers = self._dump_block(job, outcome, skips)
         except Exception:
             block, error = self._sendable_part(job, outcome.block)
-            payload, buffers = self._dump_block(job, block, skips, outcome.seen)
+            payload, buffers = self._dump_block(job, replace(outcome, block=block), skips)
         views = [buffer.raw() for buffer in buffers]
         is_in_band = len(payload) <= MESSAGE_BYTES
         if not is_in_band:
@@ -172,10 +173,13 @@ class Worker:
             os.close(descriptor)
 
     def _dump_block(
-        self, job: "_Job", block: Block, skips: list[Any], seen: tuple[Seen, ...]
+        self, job: "_Job", outcome: Outcome, skips: list[Any]
     ) -> tuple[bytes, list[PickleBuffer]]:
+        block = outcome.block
         generators = block.generators if job.draws_above else None
-        return self._sender.dump((block.data, block.track, generators, skips, seen))
+        return self._sender.dump(
+            (block.data, block.track, generators, skips, outcome.seen, outcome.has_waited)
+        )
 
     def _dump_error(self, error: BaseException) -> bytes:
         return dump_error(error, where=f"Traceback in worker {self._number}")

@@ -98,8 +98,7 @@ class BlockCache:
 
 def fetch_whole(ref: FileRef, chunks: Callable[[], Iterable[bytes]]) -> Path:
     """Give the path of a copy of a file on this machine; make it, unless it is there."""
-    # Of an address with a signature, which may be longer than a name may be, what is before it.
-    path = _home(ref) / "whole" / (ref.name.partition("?")[0][:_LONGEST_NAME] or "file")
+    path = _home(ref) / "whole" / (ref.name[:_LONGEST_NAME] or "file")
     try:
         return _fetch_whole(ref, path, chunks)
     except OSError as error:

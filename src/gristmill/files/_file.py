@@ -60,5 +60,17 @@ class FileRef:
 
     @property
     def name(self) -> str:
-        """Its name without the folder."""
-        return self.path.rstrip("/").rpartition("/")[2]
+        """Its name without the folder, and without the query of an address, which may be secret."""
+        path = self.path if self.is_local else self.path.partition("?")[0]
+        return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+
+def tell_files(refs: Sequence[FileRef]) -> str:
+    """Say which files a source reads, in the same few words wherever they are.
+
+    >>> ref = FileRef(path="a/b.csv", size=1, version="", is_local=True, storage=StorageOptions())
+    >>> tell_files([ref]), tell_files([ref, ref])
+    ("'b.csv'", "<2 files>, 'b.csv', ...")
+    """
+    first = repr(refs[0].name)
+    return first if len(refs) == 1 else f"<{len(refs)} files>, {first}, ..."

@@ -6,6 +6,7 @@ gone) is a signal that ends the process, and not an error that somebody can act 
 
 import errno
 import os
+import stat
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from gristmill.errors import (
     CorruptFileError,
     FileError,
     ForbiddenFileError,
+    FormatError,
     MissingFileError,
 )
 from gristmill.files._file import CHUNK, File, FileRef
@@ -33,6 +35,12 @@ def local_ref(path: str, storage: StorageOptions) -> FileRef:
         found = os.stat(path)
     except OSError as error:
         raise as_file_error(error, path) from None
+    if stat.S_ISDIR(found.st_mode):
+        raise FormatError(
+            "It is a folder. Pass the files in it, for instance with `/*` at the end.", path=path
+        )
+    if not stat.S_ISREG(found.st_mode):  # whose end nobody knows, and opening may wait for ever
+        raise FormatError("It is a pipe or a device, and no file. Write it to a file.", path=path)
     return FileRef(
         path=path,
         size=found.st_size,

@@ -1,5 +1,6 @@
 """The files of a source, opened in each process when they are read."""
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -62,13 +63,19 @@ class OpenFiles:
 
     def __init__(self, refs: Sequence[FileRef]) -> None:
         self.refs = tuple(refs)
-        self._open = LastUsed(lambda number: open_file(self.refs[number]))
+        self._forget()
 
     def __len__(self) -> int:
         return len(self.refs)
 
     def __getitem__(self, number: int) -> File:
+        if self._process != os.getpid():  # a fork, where no thread runs that a store needs
+            self._forget()
         return self._open[number]
+
+    def _forget(self) -> None:
+        self._open = LastUsed(lambda number: open_file(self.refs[number]))
+        self._process = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OpenFiles, (self.refs,)

@@ -3,11 +3,11 @@
 import difflib
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from gristmill.errors import FormatError, MissingFileError, PlanError, PlanTypeError
+from gristmill.errors import MissingFileError, PlanError, PlanTypeError
 from gristmill.files._file import FileRef
 from gristmill.files._index import INDEX_ENDING
 from gristmill.files._local import as_file_error, local_ref
@@ -43,12 +43,23 @@ def find_folder(
         local = _local(text)
         if not os.path.isdir(local):
             raise MissingFileError(f"There is no such folder.{_near(local)}", path=local)
-        names = [os.path.join(home, name) for home, _, some in os.walk(local) for name in some]
-        return tuple(local_ref(name, options) for name in sorted(names))
+        return tuple(local_ref(name, options) for name in sorted(_files_below(local)))
     found = find_remote_folder(text, options)
     if not found:
         raise MissingFileError("There is no such folder, or nothing in it.", path=text)
     return tuple(found)
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    """Give all files in a folder and below, also where a link leads to; each folder once."""
+    been: set[tuple[int, int]] = set()
+    for home, folders, names in os.walk(folder, followlinks=True):
+        found = os.stat(home)
+        if (found.st_dev, found.st_ino) in been:  # a link to where we come from
+            folders.clear()
+            continue
+        been.add((found.st_dev, found.st_ino))
+        yield from (os.path.join(home, name) for name in names if not name.endswith(INDEX_ENDING))
 
 
 def _several(paths: Any) -> list[Any]:
@@ -82,7 +93,7 @@ def _expand(text: str, storage: StorageOptions) -> list[FileRef]:
         return _expand_remote(text, storage)
     path = _local(text)
     if _is_there(path):  # also where its name looks like a pattern
-        return [_plain_file(path, storage)]
+        return [local_ref(path, storage)]
     if not glob.has_magic(path):
         raise MissingFileError(f"There is no such file.{_near(path)}", path=path)
     found = sorted(
@@ -112,14 +123,6 @@ def _is_there(path: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _plain_file(path: str, storage: StorageOptions) -> FileRef:
-    if os.path.isdir(path):
-        raise FormatError(
-            "It is a folder. Pass the files in it, for instance with `/*` at the end.", path=path
-        )
-    return local_ref(path, storage)
 
 
 def _near(path: str) -> str:

@@ -6,6 +6,7 @@ wants bytes waits for them, and may give up waiting at any time.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import final
 
@@ -96,18 +97,22 @@ class RemoteFile(File):
         end = self._ref.size if stop is None else stop
         ahead = max(1, self._ref.storage.read_ahead_bytes // CHUNK)
         waiting: deque[Reply] = deque()
-        given = 0
+        given = start
+        begins = iter(range(start, end, CHUNK))
         try:
-            for begin in range(start, end, CHUNK):
-                waiting.append(self._store.submit(self._ref, begin, min(begin + CHUNK, end)))
-                if len(waiting) > ahead:
-                    yield (chunk := waiting.popleft().result())
-                    given += len(chunk)
-            while waiting:
-                yield (chunk := waiting.popleft().result())
+            while given < end:
+                for begin in islice(begins, ahead + 1 - len(waiting)):
+                    waiting.append(self._store.submit(self._ref, begin, min(begin + CHUNK, end)))
+                chunk = waiting.popleft().result()
+                if not waiting:  # before the last is given: all are of one file
+                    self._store.submit_check(self._ref).result()
+                yield chunk
                 given += len(chunk)
         except NoRangesError:
-            yield from self._several_chunks(start + given, stop)
+            yield from self._several_chunks(given, stop)
+        except StoreError:
+            self._store.submit_check(self._ref).result()
+            raise
         finally:
             _cancel(waiting)
 

@@ -1,6 +1,7 @@
 """One filesystem of fsspec's, in its event loop."""
 
 import asyncio
+import os
 import threading
 import uuid
 from collections.abc import Coroutine, Mapping
@@ -30,14 +31,14 @@ _SLOW = 10**6
 
 T = TypeVar("T")
 
-_stores: dict[tuple[str, str], "Store"] = {}
+_stores: dict[tuple[int, str, str], "Store"] = {}
 _lock = threading.Lock()
 
 
 def store_of(address: str, storage: StorageOptions) -> "Store":
     """Give the store of an address; one for all files in it."""
     protocol = address.partition("://")[0]
-    key = protocol, f"{storage!r} {sorted(storage.filesystem.items())!r}"
+    key = os.getpid(), protocol, f"{storage!r} {sorted(storage.filesystem.items())!r}"
     with _lock:
         if key not in _stores:
             _stores[key] = Store(address, storage)

@@ -47,6 +47,13 @@ class Node(ABC):
         below = getattr(self, "parent", None)
         return 1 if below is None else below.num_sources
 
+    @property
+    def reads_many(self) -> bool:
+        """Whether its records come from sources that read many in one call."""
+        below = getattr(self, "parent", None)
+        several: tuple[Node, ...] = getattr(self, "parents", ()) if below is None else (below,)
+        return bool(several) and all(node.reads_many for node in several)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Step(Node):

@@ -9,6 +9,7 @@ import numpy as np
 from gristmill.errors import PlanTypeError
 from gristmill.plan._node import Node, stable_repr
 from gristmill.sources import ArraySource, RandomAccessDataSource
+from gristmill.types import SupportsGetItems
 
 
 @final
@@ -46,6 +47,10 @@ class SourceNode(Node):
         kind = type(source).__qualname__.rpartition("<locals>.")[2]
         told = kind if isinstance(source, list | tuple) else stable_repr(source)
         return f"{kind}(<{self.length()} records>)" if told == kind else told
+
+    @property
+    def reads_many(self) -> bool:
+        return isinstance(self.source, SupportsGetItems)
 
     def length(self) -> int:
         source: Sized = self.source

@@ -235,10 +235,10 @@ def _parts_of(path: Any, storage: StorageOptions | None) -> list[_Part]:
     if isinstance(path, FileInstruction):
         skip, take = as_int("skip", path.skip), as_int("take", path.take)
         return [_Part(ref, skip, take) for ref in find_files(path.filename, storage)]
-    text: Any = os.fspath(path) if isinstance(path, str | os.PathLike) else path
-    match = _PART.fullmatch(text) if isinstance(text, str) else None
+    text = _as_text(path)
+    match = None if text is None else _PART.fullmatch(text)
     if match is None:
-        return [_Part(ref) for ref in find_files(text, storage)]
+        return [_Part(ref) for ref in find_files(path, storage)]
     first, end = int(match[2]), int(match[3])
     if end < first:
         raise PlanError(f"A part of a file must not end before it begins, got {path!r}.")
@@ -252,3 +252,10 @@ def _as_options(options: Any) -> str:
         raise PlanTypeError(f"`reader_options` must be a dict, got {options!r}.")
     named = cast("Mapping[Any, Any]", options)
     return "".join(f",{key}:{value}" for key, value in named.items())
+
+
+def _as_text(path: Any) -> str | None:
+    try:
+        return cast(str, os.fspath(path))
+    except TypeError:
+        return None  # which finding the file explains

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any, final
 
@@ -75,7 +76,7 @@ FORMATS: dict[str, Format] = {
     "tar": Format(TarSource, lambda head: head[_USTAR : _USTAR + 5] == b"ustar"),
     "tfrecord": Format(TFRecordSource, _is_tfrecord, suffixes=(".tfrecord", ".tfrecords")),
     "tsv": Format(
-        lambda paths, **options: CsvSource(paths, delimiter="\t", **options),
+        partial(CsvSource, delimiter="\t"),
         suffixes=(".tsv",),
         takes=("columns",),
     ),
@@ -113,7 +114,7 @@ def open_source(
             homes = [home for home, known in FORMATS.items() if option in known.takes]
             told = f"It is for {', '.join(homes)}." if homes else "There is no such option."
             raise PlanError(f"`{option}` does not go with {name}. {told}")
-    where = path if name in _TAKES_FOLDERS else _inside(path, storage)
+    where: Any = path if name in _TAKES_FOLDERS else _inside(path, storage)
     return FORMATS[name].open(where, storage=storage, **options)
 
 
@@ -122,43 +123,46 @@ _TAKES_FOLDERS = ("hugging_face", "image_folder")
 
 def detect_format(path: Paths, storage: StorageOptions | None = None) -> str:
     """Find out what format some files, or a folder, are of; the name is one of `FORMATS`."""
-    if _is_folder(path):
-        refs = find_folder(path, storage)  # pyright: ignore[reportArgumentType]
-        names = {ref.name for ref in refs}
-        if names & {"state.json", "dataset_dict.json"} and "dataset_info.json" in names:
-            return "hugging_face"
-        data = _data_files(refs)
-        if data and _is_image(data[0]):
-            return "image_folder"
-        if not data:
-            raise FormatError("The folder holds no data.", path=os.fspath(path))  # pyright: ignore[reportArgumentType, reportCallIssue]
-        return _format_of(data[0])
-    return _format_of(find_files(path, storage)[0])
+    folder = _as_folder(path)
+    if folder is None:
+        return _format_of(find_files(path, storage)[0])
+    refs = find_folder(folder, storage)
+    names = {ref.name for ref in refs}
+    if names & {"state.json", "dataset_dict.json"} and "dataset_info.json" in names:
+        return "hugging_face"
+    data = _data_files(refs)
+    if not data:
+        raise FormatError("The folder holds no data.", path=folder)
+    return "image_folder" if _is_image(data[0]) else _format_of(data[0])
 
 
 def files_of(path: Paths, storage: StorageOptions | None = None) -> tuple[FileRef, ...]:
     """Give the files that `open_source` reads."""
-    return find_folder(path, storage) if _is_folder(path) else find_files(path, storage)  # pyright: ignore[reportArgumentType]
+    folder = _as_folder(path)
+    return find_files(path, storage) if folder is None else find_folder(folder, storage)
 
 
-def _is_folder(path: Paths) -> bool:
+def _as_folder(path: Paths) -> str | None:
+    """Give the path of a folder, if it is one."""
     if not isinstance(path, str | os.PathLike):
-        return False
+        return None
     text = os.fspath(path)
     is_remote = "://" in text and not text.startswith("file://")
-    return text.endswith("/") if is_remote else os.path.isdir(os.path.expanduser(text))
+    is_folder = text.endswith("/") if is_remote else os.path.isdir(os.path.expanduser(text))
+    return text if is_folder else None
 
 
-def _inside(path: Paths, storage: StorageOptions | None) -> Paths:
+def _inside(path: Paths, storage: StorageOptions | None) -> Paths | dict[str, list[str]]:
     """Give the files in a folder, where a folder is what was given."""
-    if not _is_folder(path):
+    folder = _as_folder(path)
+    if folder is None:
         return path
-    data = _data_files(find_folder(path, storage))  # pyright: ignore[reportArgumentType]
+    data = _data_files(find_folder(folder, storage))
     columns: dict[str, list[str]] = {}
     for ref in data:  # `image-00000-of-00004.npy`: a column, and the number of a shard
         columns.setdefault(ref.name.partition("-0")[0], []).append(ref.path)
     if len(columns) > 1 and all(ref.name.endswith(".npy") for ref in data):
-        return columns  # pyright: ignore[reportReturnType]
+        return columns
     return [ref.path for ref in data]
 
 

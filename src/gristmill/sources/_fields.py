@@ -84,15 +84,3 @@ def _check_same(first: Any, other: Any, home: FileRef, ref: FileRef, *, is_all: 
             f"There is a column {extra[0]!r}, which {there!r} does not have. {remedy}",
             path=ref.path,
         )
-
-
-def told(refs: Sequence[FileRef]) -> str:
-    """Say which files a source reads, in the same words wherever they are.
-
-    >>> from gristmill.options import StorageOptions
-    >>> ref = FileRef(path="a/b.csv", size=1, version="", is_local=True, storage=StorageOptions())
-    >>> told([ref]), told([ref, ref])
-    ("'b.csv'", "<2 files>, 'b.csv', ...")
-    """
-    first = os.path.basename(refs[0].path)
-    return repr(first) if len(refs) == 1 else f"<{len(refs)} files>, {first!r}, ..."

@@ -7,7 +7,7 @@ from typing import Any, final
 from numpy.typing import NDArray
 
 from gristmill._progress import progress
-from gristmill.files import File, OpenFiles, Paths, find_files, load_index
+from gristmill.files import File, OpenFiles, Paths, find_files, load_index, tell_files
 from gristmill.options import StorageOptions
 from gristmill.sources._places import Places
 
@@ -47,9 +47,7 @@ class IndexedFiles:
 
     def tell(self) -> str:
         """Name the files in a few words, the same wherever they lie."""
-        refs = self.files.refs
-        name = refs[0].path.replace("\\", "/").rpartition("/")[2]
-        return repr(name) if len(refs) == 1 else f"<{len(refs)} files>, {name!r}, ..."
+        return tell_files(self.files.refs)
 
     def _load(self) -> tuple[Places, list[dict[str, NDArray[Any]]]]:
         if self._known is None:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, final
 
-from gristmill.files import FileRef, Paths, find_files
+from gristmill.files import FileRef, Paths, find_files, tell_files
 from gristmill.options import StorageOptions
 from gristmill.sources._arrow import dense_of, join, load_pyarrow, told_as_ours
 from gristmill.sources._arrow_check import check_offsets
-from gristmill.sources._fields import check_names, select, told
+from gristmill.sources._fields import check_names, select
 from gristmill.sources._ipc_messages import Messages, find_messages
 from gristmill.sources._parts import Layout, Part, TableFiles, together
 from gristmill.sources._table import TableSource
@@ -56,7 +56,7 @@ class ArrowSource(TableSource):
     ) -> None:
         load_pyarrow(_ME)
         refs = find_files(paths, storage)
-        super().__init__(ArrowFiles(refs, columns), told=told(refs), cache_bytes=CACHE_BYTES)
+        super().__init__(ArrowFiles(refs, columns), told=tell_files(refs), cache_bytes=CACHE_BYTES)
 
 
 class _Detail(NamedTuple):

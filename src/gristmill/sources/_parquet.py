@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, final
 
 from gristmill._check import as_int
 from gristmill.errors import CorruptFileError, FormatError
-from gristmill.files import File, FileRef, Paths, as_stream, find_files
+from gristmill.files import File, FileRef, Paths, as_stream, find_files, tell_files
 from gristmill.options import StorageOptions
 from gristmill.sources._arrow import dense_of, join, load_pyarrow, told_as_ours
-from gristmill.sources._fields import check_names, select, told
+from gristmill.sources._fields import check_names, select
 from gristmill.sources._parts import Layout, Part, TableFiles, together
 from gristmill.sources._table import TableSource
 
@@ -61,7 +61,7 @@ class ParquetSource(TableSource):
         refs = find_files(paths, storage)
         super().__init__(
             _ParquetFiles(refs, columns),
-            told=told(refs),
+            told=tell_files(refs),
             cache_bytes=as_int("cache_bytes", cache_bytes),
         )
 

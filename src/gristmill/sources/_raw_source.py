@@ -11,9 +11,8 @@ import numpy as np
 from gristmill._check import as_kind
 from gristmill._columns import Columns, is_columnar, split_rows
 from gristmill.errors import FormatError, PlanError
-from gristmill.files import File, FileRef, OpenFiles, Paths, find_files
+from gristmill.files import File, FileRef, OpenFiles, Paths, find_files, tell_files
 from gristmill.options import StorageOptions
-from gristmill.sources._fields import told
 from gristmill.sources._raw_array import RawArray, RawColumn
 from gristmill.types import Element, Span, Tree
 
@@ -75,7 +74,7 @@ class RawSource(ABC):
 
     def __repr__(self) -> str:  # goes into checkpoints: no folder, which may be another
         words = [
-            told(refs) if name is None else f"{name}: {told(refs)}"
+            tell_files(refs) if name is None else f"{name}: {tell_files(refs)}"
             for name, refs in list(self._groups.items())[:_MOST_TOLD]
         ]
         if len(self._groups) > _MOST_TOLD:

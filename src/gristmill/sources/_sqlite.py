@@ -49,7 +49,7 @@ class SqliteSource:
 
     Args:
         path: Of the database; one that is not on this machine is fetched as a whole.
-        table: The table or view to read.
+        table: The table or view to read; not needed where there is only one.
         query: The `SELECT` to read instead.
         storage: How a file that is not on this machine is read.
     """
@@ -62,8 +62,8 @@ class SqliteSource:
         query: str | None = None,
         storage: StorageOptions | None = None,
     ) -> None:
-        if (table is None) == (query is None):
-            raise PlanError("Give either a `table` or a `query`.")
+        if table is not None and query is not None:
+            raise PlanError("Give either a `table` or a `query`, and not both.")
         for name, value in (("table", table), ("query", query)):
             if value is not None:
                 as_kind(name, value, str, remedy="Pass text.")
@@ -99,9 +99,10 @@ class SqliteSource:
         return [dict(zip(rows.names, row, strict=False)) for row in wanted]
 
     def __repr__(self) -> str:  # goes into checkpoints: without the folder, which may be another
-        name = self._files.refs[0].path.replace("\\", "/").rpartition("/")[2]
-        told = f"query={self._query!r}" if self._table is None else f"table={self._table!r}"
-        return f"SqliteSource({name!r}, {told})"
+        name = self._files.refs[0].name
+        chosen = {"table": self._table, "query": self._query}
+        told = [f", {key}={value!r}" for key, value in chosen.items() if value is not None]
+        return f"SqliteSource({name!r}{''.join(told)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_opened": None, "_lock": None}
@@ -126,12 +127,14 @@ class SqliteSource:
         ref = self._files.refs[0]
         timeout_s = ref.storage.timeout_s
         database = Database(self._files[0].local_path(), timeout_s=timeout_s)
-        rows = self._rows
-        if rows is None and self._table is not None:
-            rows = _rows_of_table(database, self._table)
+        rows, table = self._rows, self._table
+        if table is None and self._query is None:
+            table = _only_table(database)
+        if rows is None and table is not None:
+            rows = _rows_of_table(database, table)
         if rows is not None and not rows.is_kept:
             return rows, database
-        query = f"SELECT * FROM {quoted(self._table)}" if self._table else self._query or ""
+        query = f"SELECT * FROM {quoted(table)}" if table else self._query or ""
         kept = Database(keep_query(database, query, ref), timeout_s=timeout_s)
         return rows or _rows_of_query(kept), kept
 
@@ -149,15 +152,29 @@ class _Rows:
     """Whether the table is where the rows of a query are kept, not in the database itself."""
 
 
+def _kinds(connection: sqlite3.Connection) -> dict[str, str]:
+    """Give the names of all tables and views, and which they are."""
+    return dict(
+        connection.execute(
+            "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
+            "AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY name"
+        )
+    )
+
+
+def _only_table(database: Database) -> str:
+    with database.connection() as connection:
+        kinds = _kinds(connection)
+    if len(kinds) != 1:
+        told = ", ".join(map(repr, kinds)) or "no tables"
+        raise PlanError(f"The database has {told}. Choose one with `table`, or give a `query`.")
+    return next(iter(kinds))
+
+
 def _rows_of_table(database: Database, table: str) -> _Rows | None:
     """Number the rows of a table; give `None` for one whose rows have no ids."""
     with database.connection() as connection:
-        kinds: dict[str, str] = dict(
-            connection.execute(
-                "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
-                "AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY name"
-            )
-        )
+        kinds = _kinds(connection)
         name = next((name for name in kinds if name.lower() == table.lower()), None)
         if name is None:
             told = ", ".join(map(repr, kinds)) or "no tables"
