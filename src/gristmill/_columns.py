@@ -55,24 +55,40 @@ class Columns:
         picks = self._picks
         made: list[NDArray[Any]] = []
         for array in self._arrays:
+            if array.dtype.hasobject:
+                # Of a range a slice, which is then copied, so that it belongs to nobody else.
+                made.append(array[_as_slice(picks)].copy())
+                continue
             out = allocate((len(picks), *array.shape[1:]), array.dtype)
             if isinstance(picks, range):
-                stop = picks.stop if picks.stop >= 0 else None  # backwards, up to the first
-                out[:] = array[picks.start : stop : picks.step]
+                out[:] = array[_as_slice(picks)]
             else:
                 # `clip` changes nothing, as all are in bounds, but by default NumPy makes a copy.
                 array.take(picks, axis=0, out=out, mode="clip")
             made.append(out)
         return self._unflatten(made)
 
+    @property
+    def holds_objects(self) -> bool:
+        """Whether some of the arrays hold Python objects: texts or bytes."""
+        return any(array.dtype.hasobject for array in self._arrays)
+
     def rows(self) -> list[Element]:
         """Give the elements one by one, as views of freshly gathered memory."""
         return split_rows(self.gather(), len(self))
 
 
+def _as_slice(picks: Span) -> Any:
+    """Give what NumPy indexes with: it would go through a range one by one."""
+    if not isinstance(picks, range):
+        return picks
+    stop = picks.stop if picks.stop >= 0 else None  # backwards, up to the first
+    return slice(picks.start, stop, picks.step)
+
+
 @runtime_checkable
 class SupportsColumns(Protocol):
-    """A source that gives many records as columns, where they are numbers and times alone."""
+    """A source that gives many records as columns: of numbers and times, and texts as objects."""
 
     @property
     def is_columnar(self) -> bool: ...

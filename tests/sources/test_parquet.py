@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import check_rows, same, some_indices, tables
 
-from gristmill import Batch, DataLoader, IndexSampler, SequentialSampler
+from gristmill import Batch, DataLoader, IndexSampler, Map, SequentialSampler, load
 from gristmill.errors import (
+    BatchError,
     ChangedFileError,
     CorruptFileError,
     FormatError,
@@ -400,3 +401,58 @@ def test_a_block_over_many_row_groups_does_not_keep_them_all_in_memory(tmp_path:
     )
     group_bytes = 10 * text_bytes
     assert group_bytes < int(done.stdout) < num_groups * group_bytes / 2
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 20_000, 2**30])
+@pytest.mark.parametrize("worker_count", [0, 1])
+def test_batches_with_texts_are_those_of_rows(tmp_path: Path, cache_bytes: int, worker_count: int):
+    count = 500
+    table = pa.table(
+        {
+            "id": pa.array(range(count), pa.int16()),
+            "text": [f"text {number} " * (number % 7) + "ü" for number in range(count)],
+            "raw": [bytes([number % 256]) * (number % 5) + b"!" for number in range(count)],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=60)
+    source = ParquetSource(tmp_path / "a.parquet", cache_bytes=cache_bytes)
+    rows = [source[number] for number in range(count)]
+    assert source.is_columnar
+
+    def batches(records: Any) -> list[Any]:
+        loader = load(
+            records, shuffle=True, seed=3, num_epochs=2, batch_size=32, worker_count=worker_count
+        )
+        return list(loader)
+
+    for ours, expected in zip(batches(source), batches(rows), strict=True):
+        for name, values in expected.items():
+            assert ours[name].dtype == values.dtype
+            np.testing.assert_array_equal(ours[name], values)
+
+
+def test_a_null_among_texts_is_named_when_they_are_batched(tmp_path: Path):
+    pq.write_table(pa.table({"text": ["a", "b", None, "d"]}), tmp_path / "a.parquet")
+    source = ParquetSource(tmp_path / "a.parquet")
+    assert source.__getitems__(range(4)) == [{"text": text} for text in ("a", "b", None, "d")]
+
+    with pytest.raises(BatchError, match=r'batch\["text"\]') as raised:
+        list(load(source, num_epochs=1, batch_size=4))
+
+    assert "record 2" in "".join(raised.value.__notes__)
+
+
+def test_a_step_over_columns_gets_records_where_there_are_texts(tmp_path: Path):
+    class Shorten(Map):
+        def map(self, element: Any) -> Any:
+            return {**element, "text": element["text"][:1]}
+
+        def map_batch(self, columns: Any) -> Any:
+            raise AssertionError("texts are no columns to it")
+
+    pq.write_table(pa.table({"text": ["abc", "def"], "id": [1, 2]}), tmp_path / "a.parquet")
+    source = ParquetSource(tmp_path / "a.parquet")
+
+    (batch,) = load(source, transformations=[Shorten()], num_epochs=1, batch_size=2)
+
+    assert batch["text"].tolist() == ["a", "d"]

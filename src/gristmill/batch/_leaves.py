@@ -34,6 +34,8 @@ def stack_leaves(
         if numbers is not None:
             return numbers
     kinds = set(map(type, leaves))
+    if kinds in ({str}, {bytes}):
+        return _stack_texts(leaves)
     if kinds == {np.ndarray}:
         return _stack_arrays(leaves, path, allocate)
     if all(issubclass(kind, _SCALARS) for kind in kinds):
@@ -41,6 +43,14 @@ def stack_leaves(
     if type(None) in kinds:
         raise _unlike(leaves, path)
     return _stack_arrays([_as_array(leaf, path) for leaf in leaves], path, allocate)
+
+
+def _stack_texts(leaves: Sequence[Any]) -> NDArray[Any]:
+    """Stack plain texts; as objects where NumPy would hand one back shorter."""
+    stacked = np.array(leaves)
+    if int(np.char.str_len(stacked).sum()) == sum(map(len, leaves)):
+        return stacked
+    return _as_objects(leaves)
 
 
 def _stack_numbers(leaves: Sequence[Any]) -> NDArray[Any] | None:
@@ -108,6 +118,10 @@ def _stack_other(
         return stacked
     if stacked.dtype.kind != "O" and not any(map(_ends_in_nul, leaves)):
         return stacked
+    return _as_objects(leaves)
+
+
+def _as_objects(leaves: Sequence[Any]) -> NDArray[Any]:
     objects = np.empty(len(leaves), dtype=object)
     for row, leaf in enumerate(leaves):  # one by one: NumPy would take a sequence apart
         objects[row] = leaf.item() if isinstance(leaf, np.ndarray) else leaf

@@ -125,7 +125,9 @@ def _of_source(node: SourceNode) -> Tree:
     if isinstance(source, RangeDataSource):
         return ShapeDtypeStruct((), np.int64)
     if isinstance(source, SupportsColumns) and source.is_columnar:
-        return map_leaves(_of_column, source.read_columns(range(0)).gather())
+        columns = source.read_columns(range(0))
+        if not columns.holds_objects:  # a text has no size before it is read
+            return map_leaves(_of_column, columns.gather())
     raise SpecError(f"What {node.label} holds is not known before it is read.")
 
 

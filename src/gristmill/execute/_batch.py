@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._columns import Columns
+from gristmill._tree import map_leaves
 from gristmill.batch import stack
 from gristmill.errors import BatchError
 from gristmill.execute._blame import blame
@@ -73,8 +74,23 @@ def make_batch(
 ) -> Element:
     """Make one batch of some elements."""
     if isinstance(part, Columns):
-        return part.gather(allocate)
+        return _gather(part, allocate)
     return stack(part, allocate) if node.function is None else node.function(part)
+
+
+def _gather(part: Columns, allocate: Callable[..., NDArray[Any]]) -> Element:
+    """Give columns as a batch; its texts are stacked as those of rows are."""
+    gathered = part.gather(allocate)
+    if not part.holds_objects:
+        return gathered
+    try:
+        return map_leaves(lambda array: _stacked(array, allocate), gathered)
+    except BatchError:
+        return stack(part.rows(), allocate)  # which names the leaf and the record
+
+
+def _stacked(array: NDArray[Any], allocate: Callable[..., NDArray[Any]]) -> Any:
+    return stack(array.tolist(), allocate) if array.dtype.hasobject else array
 
 
 @final

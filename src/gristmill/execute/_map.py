@@ -23,7 +23,7 @@ def map_step(node: MapNode) -> Callable[[Block], Outcome]:
 
     def run(block: Block) -> Outcome:
         data, function = block.data, node.batch_function
-        if function is None or not isinstance(data, Columns):
+        if function is None or not isinstance(data, Columns) or data.holds_objects:
             return _map_rows(node, block)
         try:
             columns = _map_columns(node, function, data)

@@ -74,6 +74,34 @@ def dense_of(kind: Any) -> Dense | None:
     return None
 
 
+def is_text(kind: Any) -> bool:
+    """Tell text and bytes, of which NumPy can hold the Python objects."""
+    types = load_pyarrow("Arrow data").types
+    return (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    )
+
+
+def to_objects(array: Any) -> NDArray[Any] | None:
+    """Give texts or bytes as an array of Python objects, nulls as None.
+
+    `None` where a text is not UTF-8, which concerns only those who want that one.
+
+    >>> import pyarrow as pa
+    >>> to_objects(pa.array(["a", None]))
+    array(['a', None], dtype=object)
+    """
+    objects: NDArray[Any] = np.empty(len(array), object)
+    try:
+        objects[:] = array.to_pylist()  # pyarrow's `to_numpy` would import pandas for it
+    except UnicodeDecodeError:
+        return None
+    return objects
+
+
 def to_dense(array: Any) -> NDArray[Any]:
     """View an Arrow array of a dense type as a NumPy array; where there are nulls, is anything.
 

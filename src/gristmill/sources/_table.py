@@ -7,18 +7,34 @@ TableSource ─ Table ─┬─ TableFiles    where pieces come from: Parquet, A
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, SupportsIndex, final
+from typing import Any, NamedTuple, SupportsIndex, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._columns import Columns
+from gristmill._span import as_indices
 from gristmill.errors import CorruptFileError
-from gristmill.sources._arrow import Dense, dense_of, join, null_rows, pick, to_dense, to_values
+from gristmill.sources._arrow import (
+    Dense,
+    dense_of,
+    is_text,
+    join,
+    null_rows,
+    pick,
+    to_dense,
+    to_objects,
+    to_values,
+)
 from gristmill.sources._kept import Kept
 from gristmill.sources._parts import Layout, Part, TableFiles
 from gristmill.sources._places import Places
 from gristmill.types import Element, Indices, Span
+
+T = TypeVar("T")
+
+_TEXT_OVERHEAD = 60
+"""What Python adds to the bytes of a text, and a reference to it."""
 
 _OVERHEAD = 4096
 """What pyarrow's objects take for a piece, even where its data are in a mapped file."""
@@ -96,44 +112,38 @@ class Table:
         self._files, self._layout = files, layout
         self._names: list[str] = layout.schema.names
         self._dense = [dense_of(kind) for kind in layout.schema.types]
+        self._is_text = [is_text(kind) for kind in layout.schema.types]
         dense = [one for one in self._dense if one is not None]
-        self.is_columnar = 0 < len(dense) == len(self._names) and not layout.has_nulls
+        num_fit = len(dense) + sum(self._is_text)
+        self.is_columnar = 0 < num_fit == len(self._names) and not layout.has_nulls
         num_bytes = len(self.places) * sum(one.num_bytes for one in dense)
         fits = len(layout.parts) > 1 and num_bytes <= cache_bytes
-        self._whole = _Whole(layout.parts, dense) if fits and self.is_columnar else None
+        # Texts in a mapped file take no memory where they are; as objects they would.
+        is_made = not (layout.is_mapped and any(self._is_text))
+        self._whole: _Whole | None = None
+        if fits and is_made and self.is_columnar:
+            self._whole = _Whole(layout.parts, self._dense, limit=cache_bytes)
         self._pieces = Kept[_Piece](cache_bytes)
 
     def read_columns(self, indices: Span | Sequence[int]) -> Columns:
         """Give rows as columns: picks of all rows, or of the one piece they are in, or a copy."""
-        wanted = _as_array(indices)
-        if self._whole is not None:
-            for bound in (wanted.min(), wanted.max()) if len(wanted) else ():
-                self.places.check(bound)
-            arrays = self._whole.read(wanted, self._load)
-            return self._named(arrays, indices if isinstance(indices, range) else wanted)
-        parts = self.places.split(wanted)
-        if len(parts) == 1:
-            number, within, _ = parts[0]
-            start = int(within[0])
-            step = indices.step if isinstance(indices, range) else 0
-            picks = range(start, start + step * len(within), step) if step else within
-            return self._named(self._piece(number).views, picks)
-        made = [np.empty((len(wanted), *one.shape), one.dtype) for one in self._dense if one]
-        for number, within, rows in parts:
-            for array, view in zip(made, self._piece(number).views, strict=True):
-                assert view is not None
-                array[rows] = view[within]
-        return self._named(made, range(len(wanted)))
+        return self._explained(self._read_columns, indices)
 
     def rows(self, indices: Span | Sequence[int]) -> list[Element]:
         """Give rows as dicts."""
         if self.is_columnar:
             return self.read_columns(indices).rows()
+        return self._explained(self._rows, indices)
+
+    def _explained(
+        self, read: Callable[[Span | Sequence[int]], T], indices: Span | Sequence[int]
+    ) -> T:
+        """Read rows, or say which file has a text among them that is none."""
         try:
-            return self._rows(_as_array(indices))
+            return read(indices)
         except UnicodeDecodeError as error:
             for index in indices if len(indices) > 1 else ():
-                self.rows([index])  # finds the file
+                self._explained(read, [int(index)])  # finds the file
             part = self._layout.parts[self.places.locate(indices[0])[0]]
             raise CorruptFileError(
                 f"A text is not UTF-8: {error.reason}. Write the file anew, with binary values "
@@ -141,7 +151,36 @@ class Table:
                 path=self._files.files.refs[part.file].path,
             ) from None
 
-    def _rows(self, indices: Indices) -> list[Element]:
+    def _read_columns(self, indices: Span | Sequence[int]) -> Columns:
+        wanted = as_indices(indices)
+        if self._whole is not None:
+            for bound in (wanted.min(), wanted.max()) if len(wanted) else ():
+                self.places.check(bound)
+            arrays = self._whole.read(wanted, self._load)
+            if arrays is not None:
+                return self._named(arrays, indices if isinstance(indices, range) else wanted)
+            self._whole = None
+        parts = self.places.split(wanted)
+        if len(parts) == 1:
+            number, within, _ = parts[0]
+            start = int(within[0])
+            step = indices.step if isinstance(indices, range) else 0
+            picks = range(start, start + step * len(within), step) if step else within
+            piece = self._piece(number)
+            if all(view is not None for view in piece.views):
+                return self._named(piece.views, picks)
+        made = [
+            np.empty(len(wanted), object)
+            if dense is None
+            else np.empty((len(wanted), *dense.shape), dense.dtype)
+            for dense in self._dense
+        ]
+        for number, within, rows in parts:
+            for array, values in zip(made, self._take(number, within, True), strict=True):
+                array[rows] = values if isinstance(values, np.ndarray) else _values([values])
+        return self._named(made, range(len(wanted)))
+
+    def _rows(self, indices: Span | Sequence[int]) -> list[Element]:
         parts = self.places.split(indices)
         # What is taken from one of several pieces must not keep the whole piece in memory.
         may_share = len(parts) == 1 or self._layout.is_mapped
@@ -182,8 +221,19 @@ class Table:
             None if dense is None or null_rows(array) is not None else to_dense(array)
             for array, dense in zip(arrays, self._dense, strict=True)
         ]
-        held = 0 if self._layout.is_mapped else sum(array.nbytes for array in arrays)
-        return _Piece(arrays, views), held + _OVERHEAD
+        if self._layout.is_mapped:
+            return _Piece(arrays, views), _OVERHEAD
+        num_texts = 0
+        for column, array in enumerate(arrays):
+            if self._is_text[column]:  # as objects from the first: they are made only once
+                views[column] = to_objects(array)
+                num_texts += len(array)
+        held = sum(array.nbytes for array in arrays) + num_texts * _TEXT_OVERHEAD
+        kept = [
+            None if is_text and view is not None else array
+            for array, view, is_text in zip(arrays, views, self._is_text, strict=True)
+        ]
+        return _Piece(kept, views), held + _OVERHEAD
 
 
 @final
@@ -194,26 +244,42 @@ class _Whole:
     where it is written.
     """
 
-    def __init__(self, parts: Sequence[Part], dense: Sequence[Dense]) -> None:
+    def __init__(
+        self, parts: Sequence[Part], dense: Sequence[Dense | None], *, limit: int
+    ) -> None:
         self._starts = np.cumsum([0, *(part.num_rows for part in parts)])
-        self._arrays = [np.empty((self._starts[-1], *one.shape), one.dtype) for one in dense]
+        count = int(self._starts[-1])
+        self._arrays = [
+            np.empty(count, object) if one is None else np.empty((count, *one.shape), one.dtype)
+            for one in dense
+        ]
         self._filled = Kept[None](0)
         self._num_parts = sum(part.num_rows > 0 for part in parts)
+        self._room = limit
+        self._is_given_up = False
 
     def read(
         self, indices: Indices, load: Callable[[int], tuple[_Piece, int]]
-    ) -> list[NDArray[Any]]:
-        """Give the arrays, filled at least where `indices` are."""
-        if len(self._filled) < self._num_parts:
+    ) -> list[NDArray[Any]] | None:
+        """Give the arrays, filled at least where `indices` are.
+
+        `None` where that cannot be: its texts take more memory than there may be, or are none.
+        """
+        if len(self._filled) < self._num_parts and not self._is_given_up:
             homes = np.unique(np.searchsorted(self._starts, indices, side="right") - 1)
             for home in homes.tolist():
                 self._filled.get(home, partial(self._fill, home, load))
-        return self._arrays
+        return None if self._is_given_up else self._arrays
 
     def _fill(self, number: int, load: Callable[[int], tuple[_Piece, int]]) -> tuple[None, int]:
-        rows = slice(self._starts[number], self._starts[number + 1])
-        for array, view in zip(self._arrays, load(number)[0].views, strict=True):
-            array[rows] = view
+        piece, size = load(number)
+        self._room -= size
+        if self._room < 0 or any(view is None for view in piece.views):
+            self._is_given_up = True
+        else:
+            rows = slice(self._starts[number], self._starts[number + 1])
+            for array, view in zip(self._arrays, piece.views, strict=True):
+                array[rows] = view
         return None, 0
 
 
@@ -226,9 +292,3 @@ def _values(pieces: Sequence[Any]) -> list[Any]:
     if not in_numpy:
         return to_values(join([array for piece in pieces for array in piece]))
     return [value for piece in pieces for value in _values([piece])]  # some have nulls
-
-
-def _as_array(indices: Span | Sequence[int]) -> Indices:
-    if isinstance(indices, range):  # which NumPy would go through one by one
-        return np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
-    return np.asarray(indices, dtype=np.int64)
