@@ -18,6 +18,9 @@ MOST_TIMES = 8
 long as others."""
 
 
+MANY_TIMES = 4
+"""A source that reads many at once does so the better, the more there are."""
+
 FAR_TIMES = 20
 """A block of a source that is far away, and reads many at once, may take so many times as long."""
 
@@ -49,8 +52,9 @@ class FeedStage(Stage):
         self._counters = counters
         self._first_step = first_step
         self._needs_thread = needs_thread
+        times = max(num_sources // 4, MANY_TIMES if reads_many else 1)
         self._pace = Pace(
-            executor.block_seconds * min(MOST_TIMES, max(1, num_sources // 4)),
+            executor.block_seconds * min(MOST_TIMES, max(1, times)),
             limit=min(BLOCK_POSITIONS, max(1, BLOCK_RECORDS // records_per_position)),
         )
         self._reads_many = reads_many

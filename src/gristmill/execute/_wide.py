@@ -18,7 +18,8 @@ class WideReader:
     def __init__(self, cut: Cut, read: Read, *, num_threads: int, most_ahead: int) -> None:
         self._cut = cut
         self._read = read
-        self._num_threads = num_threads
+        # A source that reads many at once waits for all of them together.
+        self._num_threads = 1 if cut.plan.reads_many else num_threads
         self._low = cut_plan(
             cut.plan, skips_errors=cut.skips_errors, below_batches=True, in_order=cut.in_order
         )
