@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, final
 
-from gristmill.files import FileRef, Paths, find_files, tell_files
+from gristmill.files import Paths, find_files, tell_files
 from gristmill.options import StorageOptions
 from gristmill.sources._arrow import dense_of, join, load_pyarrow, told_as_ours
 from gristmill.sources._arrow_check import check_offsets
@@ -70,20 +70,9 @@ class _Detail(NamedTuple):
 class ArrowFiles(TableFiles):
     """Arrow files, of which each part is some record batches."""
 
-    def __init__(self, refs: Sequence[FileRef], columns: Sequence[str] | None) -> None:
-        super().__init__(refs, columns)
-        self._forget()
-
-    def _forget(self) -> None:
+    def forget(self) -> None:
         self._lock = threading.Lock()
         self._maps: dict[int, Any] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"files": self.files, "columns": self.columns}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.files, self.columns = state["files"], state["columns"]
-        self._forget()
 
     def survey(self) -> Layout:
         refs = self.files.refs

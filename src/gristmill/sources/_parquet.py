@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 
 from gristmill._check import as_int
 from gristmill.errors import CorruptFileError, FormatError
-from gristmill.files import File, FileRef, Paths, as_stream, find_files, tell_files
+from gristmill.files import File, Paths, as_stream, find_files, tell_files
 from gristmill.options import StorageOptions
 from gristmill.sources._arrow import dense_of, join, load_pyarrow, told_as_ours
 from gristmill.sources._fields import check_names, select
@@ -76,20 +76,11 @@ class _Footer(NamedTuple):
 
 @final
 class _ParquetFiles(TableFiles):
-    def __init__(self, refs: Sequence[FileRef], columns: Sequence[str] | None) -> None:
-        super().__init__(refs, columns)
-        self._open_anew()
+    """Parquet files, of which each part is some row groups."""
 
-    def _open_anew(self) -> None:
+    def forget(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[tuple[int, Any]] = []
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"files": self.files, "columns": self.columns}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.files, self.columns = state["files"], state["columns"]
-        self._open_anew()
 
     def survey(self) -> Layout:
         refs = self.files.refs

@@ -58,6 +58,18 @@ class TableFiles(ABC):
     def __init__(self, refs: Sequence[FileRef], columns: Sequence[str] | None) -> None:
         self.files = OpenFiles(refs)
         self.columns = as_names(columns)
+        self.forget()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"files": self.files, "columns": self.columns}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.files, self.columns = state["files"], state["columns"]
+        self.forget()
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Have nothing open, as when it was made."""
 
     @abstractmethod
     def survey(self) -> Layout:

@@ -244,9 +244,7 @@ class _Whole:
     where it is written.
     """
 
-    def __init__(
-        self, parts: Sequence[Part], dense: Sequence[Dense | None], *, limit: int
-    ) -> None:
+    def __init__(self, parts: Sequence[Part], dense: Sequence[Dense | None], *, limit: int) -> None:
         self._starts = np.cumsum([0, *(part.num_rows for part in parts)])
         count = int(self._starts[-1])
         self._arrays = [
