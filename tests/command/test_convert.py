@@ -23,6 +23,7 @@ from gristmill.sources import (
     ParquetSource,
     open_source,
 )
+from gristmill.transforms import ParseExample
 from tests.command.formats import COUNT, MAKERS
 
 NUMERIC = ["idx", "numpy"]
@@ -128,6 +129,27 @@ def test_the_line_it_prints_reads_what_it_wrote(tmp_path: Path):
         )
 
         assert done.stdout == f"{COUNT}\n"
+
+
+def test_a_null_is_no_feature(tmp_path: Path):
+    source = write_lines(tmp_path / "a.jsonl", [{"x": 1}, {"x": None}])
+
+    with pytest.raises(BatchError, match="'x' of record 1 is null"):
+        run(source, tmp_path / "out")
+
+    run(source, tmp_path / "out.parquet")
+    assert all_of(ParquetSource(str(tmp_path / "out.parquet" / "*"))) == [{"x": 1}, {"x": None}]
+
+
+@pytest.mark.parametrize("name", ["numpy", "sqlite", "json_lines"])
+def test_the_features_beside_examples_give_the_records_back(tmp_path: Path, name: str):
+    source = MAKERS[name](tmp_path)
+    run(source, tmp_path / "out")
+
+    parse = ParseExample.read(tmp_path / "out" / "features.json")
+
+    written = ArrayRecordDataSource(str(tmp_path / "out" / "*.array_record"))
+    assert [plain(parse.map(record)) for record in written] == all_of(open_source(source))
 
 
 def test_shapes_and_types_are_kept_beside_examples(tmp_path: Path):

@@ -1,5 +1,6 @@
 import pickle
 import re
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -8,7 +9,7 @@ import pytest
 
 from gristmill import Batch, DataLoader, SequentialSampler
 from gristmill._example import format_example
-from gristmill.errors import FormatError, PlanError, PlanTypeError
+from gristmill.errors import FormatError, MissingFileError, PlanError, PlanTypeError
 from gristmill.transforms._example import Feature, ParseExample
 
 RECORD = format_example(
@@ -308,3 +309,27 @@ def test_a_loader_batches_what_it_gives():
 
     assert batch["x"].tolist() == [[i, i + 1, i + 2] for i in range(4)]
     assert batch["y"].tolist() == ["0", "1", "2", "3"]
+
+
+def test_features_are_read_from_a_file(tmp_path: Path):
+    path = tmp_path / "features.json"
+    path.write_text('{"a": {"dtype": "uint8", "shape": [2]}, "b": {"dtype": "str", "shape": null}}')
+
+    assert ParseExample.read(path).features == {
+        "a": Feature((2,), np.uint8),
+        "b": Feature(None, str),
+    }
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"a": {"shape": []}}'])
+def test_a_file_of_something_else_is_told(tmp_path: Path, text: str):
+    path = tmp_path / "features.json"
+    path.write_text(text)
+
+    with pytest.raises(FormatError, match="not a file of features"):
+        ParseExample.read(path)
+
+
+def test_a_missing_file_of_features_is_told(tmp_path: Path):
+    with pytest.raises(MissingFileError, match="no such file"):
+        ParseExample.read(tmp_path / "features.json")

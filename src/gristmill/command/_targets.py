@@ -75,15 +75,21 @@ class ArrayRecordTarget(Target):
         source = f"grain.sources.ArrayRecordDataSource({folder + '/*.array_record'!r})"
         if self._is_bytes:
             return source
-        return f"grain.MapDataset.source({source}).map(grain.transforms.ParseExample())"
+        parse = f"grain.transforms.ParseExample.read({folder + '/features.json'!r})"
+        return f"grain.MapDataset.source({source}).map({parse})"
 
     def _encode(self, record: Element, number: int) -> bytes:
         if isinstance(record, bytes) and self._is_bytes:
             return record
         columns = as_columns(record)
-        present = {key: value for key, value in columns.items() if value is not None}
+        for key, value in columns.items():
+            if value is None:
+                raise BatchError(
+                    f"{key!r} of record {number:,} is null, which a `tf.train.Example` cannot "
+                    "hold. Write Parquet files (`--to parquet`), or leave the column out."
+                )
         try:
-            return format_example(present)
+            return format_example(columns)
         except (ValueError, TypeError) as error:
             error.add_note(f"In record {number:,}. Parquet (`--to parquet`) keeps more types.")
             raise
@@ -94,13 +100,15 @@ def _features(sample: Sequence[Element]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for record in sample:
         for name, value in as_columns(record).items():
-            if value is not None:
-                array = np.asarray(value)
-                kind = "bytes" if array.dtype.kind in "SUO" else array.dtype.name
-                seen = told.setdefault(name, {"dtype": kind, "shape": list(array.shape)})
-                if seen["shape"] != list(array.shape):
-                    seen["shape"] = None  # differs from record to record
-    return told
+            array = np.asarray(value)
+            shape = list(array.shape)
+            seen = told.setdefault(name, {"dtype": None, "shape": shape})
+            if array.size or isinstance(value, np.ndarray):  # of an empty list nobody knows
+                kinds = {"U": "str", "S": "bytes", "O": "bytes"}
+                seen["dtype"] = kinds.get(array.dtype.kind, array.dtype.name)
+            if seen["shape"] != shape:
+                seen["shape"] = None  # differs from record to record
+    return {name: {**one, "dtype": one["dtype"] or "bytes"} for name, one in told.items()}
 
 
 @final

@@ -139,7 +139,10 @@ def detect_format(path: Paths, storage: StorageOptions | None = None) -> str:
 def files_of(path: Paths, storage: StorageOptions | None = None) -> tuple[FileRef, ...]:
     """Give the files that `open_source` reads."""
     folder = _as_folder(path)
-    return find_files(path, storage) if folder is None else find_folder(folder, storage)
+    if folder is None:
+        return find_files(path, storage)
+    found = find_folder(folder, storage)
+    return tuple(_data_files(found)) or found
 
 
 def _as_folder(path: Paths) -> str | None:

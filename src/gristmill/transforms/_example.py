@@ -1,5 +1,7 @@
 """Records that are `tf.train.Example` messages, taken apart."""
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -10,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from gristmill._check import as_int
 from gristmill._example import Values, parse_example
-from gristmill.errors import FormatError, PlanError, PlanTypeError
+from gristmill.errors import FormatError, MissingFileError, PlanError, PlanTypeError
 from gristmill.transforms._base import Map
 
 
@@ -71,6 +73,31 @@ class ParseExample(Map):
     """
 
     features: Mapping[str, Feature] | None = None
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> "ParseExample":
+        """Take the features that `gristmill convert` wrote to `features.json`, beside its shards.
+
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        ...     _ = file.write('{"label": {"dtype": "int32", "shape": []}}'), file.flush()
+        ...     ParseExample.read(file.name).features
+        {'label': Feature(shape=(), dtype=dtype('int32'), default=None)}
+        """
+        try:
+            with open(path, encoding="utf-8") as file:
+                told = json.load(file)
+            features = {name: Feature(one["shape"], one["dtype"]) for name, one in told.items()}
+        except FileNotFoundError:
+            raise MissingFileError(
+                "There is no such file. Check the path.", path=os.fspath(path)
+            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatError(
+                "This is not a file of features: a shape and a dtype for each.",
+                path=os.fspath(path),
+            ) from error
+        return ParseExample(features)
 
     def __post_init__(self) -> None:
         if self.features is not None:
