@@ -265,6 +265,20 @@ def test_a_file_of_a_server_that_gives_no_parts_is_fetched_once(serve_http: Serv
     assert len(store.gets()) == first <= 6
 
 
+@pytest.mark.parametrize(
+    "read", [lambda file: file.local_path().read_bytes(), lambda file: b"".join(file.chunks())]
+)
+def test_all_of_a_file_is_had_first_from_a_server_that_gives_no_parts(
+    serve_http: Serve, read: Callable[[File], bytes]
+):
+    data = DATA * (1 + 9 * MB // len(DATA))  # several requests
+    store = serve_http({"a.bin": data})
+    file = open_one(store.url("a.bin"), store.storage())
+    store.server.faults = always(ignores_range)
+
+    assert read(file) == data
+
+
 def test_threads_share_a_file_of_a_server_that_gives_no_parts(serve_http: Serve):
     store = serve_http({"a.bin": DATA})
     file = open_one(store.url("a.bin"), store.storage())

@@ -64,7 +64,7 @@ class RemoteFile(File):
 
     def local_path(self) -> Path:
         try:
-            return fetch_whole(self._ref, lambda: self._chunks(0, None))
+            return fetch_whole(self._ref, lambda: self._chunks_by_range(0, None))
         except NoRangesError:
             return fetch_whole(self._ref, lambda: [self._store.read_whole(self._ref)])
 
@@ -94,6 +94,14 @@ class RemoteFile(File):
             _cancel([check, *(reply for parts in waiting for reply in parts)])
 
     def _chunks(self, start: int, stop: int | None) -> Iterator[bytes]:
+        try:
+            for chunk in self._chunks_by_range(start, stop):
+                yield chunk
+                start += len(chunk)
+        except NoRangesError:
+            yield from self._several_chunks(start, stop)
+
+    def _chunks_by_range(self, start: int, stop: int | None) -> Iterator[bytes]:
         end = self._ref.size if stop is None else stop
         ahead = max(1, self._ref.storage.read_ahead_bytes // CHUNK)
         waiting: deque[Reply] = deque()
@@ -108,8 +116,6 @@ class RemoteFile(File):
                     self._store.submit_check(self._ref).result()
                 yield chunk
                 given += len(chunk)
-        except NoRangesError:
-            yield from self._several_chunks(given, stop)
         except StoreError:
             self._store.submit_check(self._ref).result()
             raise
