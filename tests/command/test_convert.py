@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -274,9 +275,12 @@ def test_stopped_half_way_it_goes_on_where_it_was(tmp_path: Path, number: signal
     assert 2 <= done < 2000
     if number is signal.SIGINT:
         assert code == 130
-        assert told == (
-            f"Interrupted: {done} of 2000 shards are done. Run the same command again to go on.\n"
+        sentence = re.fullmatch(
+            r"Interrupted: (\d+) of 2000 shards are done. Run the same command again to go on.\n",
+            told,
         )
+        assert sentence is not None
+        assert 0 <= done - int(sentence[1]) <= 1  # it may come right after the last was written
         assert not (partial / ".part").exists()
         for name in before:
             assert len(ArrayRecordDataSource(partial / name)) == 1  # whole ones only

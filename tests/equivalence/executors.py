@@ -50,6 +50,9 @@ class FixedPace:
     def observe(self, size: int, seconds: float) -> None:
         """Learn nothing."""
 
+    def lengthen(self) -> None:
+        """Stay as it is."""
+
 
 def force_worker(number: int, num_workers: int, *, uses_arena: bool, is_wide: bool) -> None:
     """In a worker: make rare things frequent."""

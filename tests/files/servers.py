@@ -15,7 +15,7 @@ import logging
 import os
 import random
 import re
-import select
+import selectors
 import socket
 import struct
 import sys
@@ -349,11 +349,14 @@ class FaultyServer(ThreadingHTTPServer):
 
     def wait_for_end_of(self, connection: socket.socket) -> None:
         """Wait until the client hangs up, or the server closes."""
-        while self._ends[0] not in (ready := select.select([connection, self._ends[0]], [], [])[0]):
-            with contextlib.suppress(ConnectionError):
-                if ready and connection.recv(65536):
-                    continue  # more requests, which nobody will answer
-            return
+        with selectors.DefaultSelector() as selector:  # `select` takes no descriptor past 1,023
+            for watched in (connection, self._ends[0]):
+                selector.register(watched, selectors.EVENT_READ)
+            while self._ends[0] not in [key.fileobj for key, _ in selector.select()]:
+                with contextlib.suppress(ConnectionError):
+                    if connection.recv(65536):
+                        continue  # more requests, which nobody will answer
+                return
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Take the next connection."""

@@ -216,11 +216,11 @@ class _Job:
                 os.replace(path, self._folder / path.name)
         finally:
             shutil.rmtree(self._part)
-        self.done += 1
         written = self._folder / ".plan.json"
-        text = json.dumps({**self._words, "done": self.done}, indent=2)
+        text = json.dumps({**self._words, "done": self.done + 1}, indent=2)
         written.write_text(text, encoding="utf-8")
         os.replace(written, self._plan)
+        self.done += 1
 
     def end(self) -> None:
         """Remove what only going on needs."""

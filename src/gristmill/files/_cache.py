@@ -88,8 +88,9 @@ class BlockCache:
         return block if is_good else None
 
     def _store(self, number: int, block: bytes) -> None:
-        with suppress(OSError):  # a full disk: it goes on without
-            if self._room.make(len(block) + _CHECKSUM):
+        # On a full disk it goes on without.
+        with suppress(OSError), self._room.made(len(block) + _CHECKSUM) as is_made:
+            if is_made:
                 write_whole(self._path(number), [_checksum(block), block])
 
     def _path(self, number: int) -> Path:
@@ -116,12 +117,13 @@ def _fetch_whole(ref: FileRef, path: Path, chunks: Callable[[], Iterable[bytes]]
     path.parent.mkdir(parents=True, exist_ok=True)
     with _alone(path.parent / ".lock"):  # not every worker by itself
         if not path.exists() or path.stat().st_size != ref.size:
-            if not _Room(_root(ref), ref.storage.cache_bytes).make(ref.size):
-                raise PlanError(
-                    f"{ref.path} must be fetched as a whole, and its {ref.size:,} bytes are more "
-                    f"than `cache_bytes`, {ref.storage.cache_bytes:,}. Raise it in "
-                    "`StorageOptions`."
-                )
+            with _Room(_root(ref), ref.storage.cache_bytes).made(ref.size) as is_made:
+                if not is_made:
+                    raise PlanError(
+                        f"{ref.path} must be fetched as a whole, and its {ref.size:,} bytes are "
+                        f"more than `cache_bytes`, {ref.storage.cache_bytes:,}. Raise it in "
+                        "`StorageOptions`."
+                    )
             with progress(f"Fetching {path.name}", total=ref.size, unit="B") as advance:
                 write_whole(path, _counted(chunks(), advance))
         with suppress(OSError):  # used just now; when it was modified stays as it is
@@ -172,10 +174,15 @@ class _Room:
         self._folder = folder
         self._limit = limit
 
-    def make(self, size: int) -> bool:
-        """Remove what was not used for longest until there is room for so much more, if it can."""
+    @contextmanager
+    def made(self, size: int) -> Generator[bool]:
+        """Remove what was not used for longest until there is room for so much more, if it can.
+
+        Nobody else counts or removes until what takes the room is written.
+        """
         if size > self._limit:
-            return False
+            yield False
+            return
         self._folder.mkdir(parents=True, exist_ok=True)
         with _alone(self._folder / ".used") as counter:
             counter.seek(0)
@@ -185,7 +192,8 @@ class _Room:
                 used = self._clear(size)  # counted anew: somebody may have removed some
             counter.truncate(0)
             counter.write((used + size).to_bytes(8, "little"))
-        return True
+            counter.flush()
+            yield True
 
     def _clear(self, size: int) -> int:
         found = sorted(_files_in(self._folder))

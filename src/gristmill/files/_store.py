@@ -26,6 +26,8 @@ _PRIVATE = {"skip_instance_cache": True, "use_listings_cache": False}
 _UNKNOWN = "unknown "
 """How the version of a file begins that its store tells none of."""
 
+_TRIES_FOR_SIZE = 3
+
 _SLOW = 10**6
 """Bytes that come in a second, at least."""
 
@@ -126,7 +128,7 @@ class Store:
 
     def info(self, address: str) -> Mapping[str, Any]:
         """Look a file up."""
-        return self._wait(self._ask("info", address))
+        return self._wait(self._look_up(address))
 
     def glob(self, pattern: str) -> dict[str, Mapping[str, Any]]:
         """Give what there is to tell about the files that match, sorted by address."""
@@ -148,7 +150,7 @@ class Store:
 
         async def check() -> bytes | Exception:
             try:
-                info = await self._ask("info", ref.path)
+                info = await self._look_up(ref.path)
                 return b"" if is_same(ref, ref_from(ref.path, info, ref.storage)) else changed(ref)
             except Exception as error:
                 return error
@@ -188,6 +190,14 @@ class Store:
             return data
 
         return self._wait(with_retries(ask, address=ref.path, gate=self._gate, options=patient))
+
+    async def _look_up(self, address: str) -> Mapping[str, Any]:
+        info: Mapping[str, Any] = {}
+        for _ in range(_TRIES_FOR_SIZE):
+            info = await self._ask("info", address)
+            if info.get("size") is not None or info.get("type") == "directory":
+                break  # where the first answer was cut off, fsspec may go on without the size
+        return info
 
     async def _ask(self, verb: str, address: str, **arguments: Any) -> Any:
         return await with_retries(
