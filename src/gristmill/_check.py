@@ -83,3 +83,14 @@ def as_seed(value: Any, *, bits: int = 32) -> int:
     42
     """
     return as_int("seed", value, maximum=2**bits - 1)
+
+
+def is_grains(value: object, name: str) -> bool:
+    """Tell an object of a class of Grain's, or derived from one, by the class's name.
+
+    Grain need not be installed: who passes such an object has it.
+    """
+    kinds = (value if isinstance(value, type) else type(value)).__mro__
+    return any(
+        kind.__name__ == name and kind.__module__.partition(".")[0] == "grain" for kind in kinds
+    )

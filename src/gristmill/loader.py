@@ -18,7 +18,7 @@ from gristmill.options import (
     SkipErrors,
     WorkerOptions,
 )
-from gristmill.order import BlockSampler, IndexSampler, Sampler
+from gristmill.order import BlockSampler, IndexSampler, Sampler, own_sampler
 from gristmill.plan import (
     FlatMapNode,
     Node,
@@ -52,8 +52,8 @@ class DataLoader:
     Args:
         data_source: Anything with `__len__` and `__getitem__`. It may also offer
             `__getitems__(indices)`. An `ArraySource` gives whole columns.
-        sampler: `IndexSampler`, `SequentialSampler`, or your own.
-        operations: Transformations, or plain functions, which are taken as maps.
+        sampler: `IndexSampler`, `SequentialSampler`, ours or Grain's, or your own.
+        operations: Transformations, ours or Grain's, or plain functions, which are taken as maps.
         worker_count: Worker processes; 0 for none, `None` to find by measuring what is fastest.
         worker_buffer_size: How many elements each worker makes ahead, at least.
         shard_options: Which part of the sampler's stream to read; by default the sampler's.
@@ -102,6 +102,7 @@ class DataLoader:
         )
         self._tally = Tally()
         site = call_site()
+        sampler = own_sampler(sampler)
         sample = SampleNode(
             site=site,
             parent=SourceNode(site=site, source=data_source),

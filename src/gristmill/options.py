@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill._check import as_bool, as_int, as_kind, as_seconds
+from gristmill._check import as_bool, as_int, as_kind, as_seconds, is_grains
 from gristmill._extras import load_extra
 from gristmill.errors import PlanError, PlanTypeError
 
@@ -37,11 +37,18 @@ class ShardOptions:
 
 
 def as_shard(name: str, value: object) -> ShardOptions:
-    """Take shard options, and say what there is to choose from.
+    """Take shard options, ours or Grain's, and say what there is to choose from.
 
     >>> as_shard("shard_options", ShardOptions(0, 2)).shard_count
     2
     """
+    if is_grains(value, "ShardOptions"):
+        theirs: Any = value
+        if is_grains(value, "NoSharding"):
+            return NoSharding()
+        if is_grains(value, "ShardByJaxProcess"):
+            return ShardByJaxProcess(theirs.drop_remainder)
+        return ShardOptions(theirs.shard_index, theirs.shard_count, theirs.drop_remainder)
     remedy = "Pass `NoSharding()`, `ShardByJaxProcess()` or `ShardOptions(index, count)`."
     return as_kind(name, value, ShardOptions, remedy=remedy)
 

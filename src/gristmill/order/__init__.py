@@ -1,5 +1,6 @@
 """WHICH record is next: pure integer maths."""
 
+from gristmill.order._grain import own_sampler
 from gristmill.order._record import Record, RecordMetadata
 from gristmill.order._rest import Rest
 from gristmill.order._sampler import (
@@ -22,6 +23,7 @@ __all__ = [
     "Rest",
     "Sampler",
     "SequentialSampler",
+    "own_sampler",
     "shuffled",
     "strided_length",
 ]

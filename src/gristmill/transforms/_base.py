@@ -7,12 +7,21 @@ from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
 
-from gristmill._check import as_bool, as_int
+from gristmill._check import as_bool, as_int, is_grains
 from gristmill.errors import PlanTypeError
 from gristmill.types import Element, Tree
 
 
-class Map(ABC):
+class _Step(ABC):
+    """What Grain's class of the same name counts as, too, with all that derives from it."""
+
+    @classmethod
+    def __subclasshook__(cls, other: type, /) -> bool:
+        is_kind = _Step in cls.__bases__ and is_grains(other, cls.__name__)
+        return True if is_kind else NotImplemented
+
+
+class Map(_Step):
     """One element in, one element out.
 
     A subclass may also offer `map_batch(columns)`: the same for many elements at once, given and
@@ -38,7 +47,7 @@ class SupportsMapBatch(Protocol):
     def map_batch(self, columns: Tree, /) -> Tree: ...
 
 
-class RandomMap(ABC):
+class RandomMap(_Step):
     """One element and its own random generator in, one element out."""
 
     @abstractmethod
@@ -46,7 +55,7 @@ class RandomMap(ABC):
         """Give the element that takes this one's place."""
 
 
-class TfRandomMap(ABC):
+class TfRandomMap(_Step):
     """`RandomMap` under the name of its method in TensorFlow pipelines."""
 
     @abstractmethod
@@ -54,7 +63,7 @@ class TfRandomMap(ABC):
         """Give the element that takes this one's place."""
 
 
-class MapWithIndex(ABC):
+class MapWithIndex(_Step):
     """One element and its index in the stream in, one element out."""
 
     @abstractmethod
@@ -62,7 +71,7 @@ class MapWithIndex(ABC):
         """Give the element that takes this one's place."""
 
 
-class Filter(ABC):
+class Filter(_Step):
     """Keep an element, or leave it out."""
 
     @abstractmethod
@@ -70,7 +79,7 @@ class Filter(ABC):
         """Say whether to keep the element."""
 
 
-class FlatMap(ABC):
+class FlatMap(_Step):
     """One element in, at most `max_fan_out` elements out, perhaps none."""
 
     max_fan_out: int
@@ -82,7 +91,7 @@ class FlatMap(ABC):
 
 @final
 @dataclass(frozen=True)
-class Batch:
+class Batch(_Step):
     """Stack every `batch_size` elements along a new first axis, or give them to `batch_fn`.
 
     The last batch is smaller where the elements run out, unless `drop_remainder`.
