@@ -88,12 +88,15 @@ def _as_slice(picks: Span) -> Any:
 
 @runtime_checkable
 class SupportsColumns(Protocol):
-    """A source that gives many records as columns: of numbers and times, and texts as objects."""
+    """A source that gives many records as columns: of numbers and times, and texts as objects.
+
+    Those that do not fit into columns, such as ragged ones, it may give as rows.
+    """
 
     @property
     def is_columnar(self) -> bool: ...
 
-    def read_columns(self, indices: Span, /) -> Columns: ...
+    def read_columns(self, indices: Span, /) -> Columns | list[Element]: ...
 
 
 def is_columnar(arrays: Tree) -> bool:

@@ -1,6 +1,6 @@
 """The protocols that users' objects fulfil, and the aliases the engine speaks in."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
@@ -40,6 +40,14 @@ class SupportsGetItems(Protocol[T_co]):
     """A source that reads many records in one call, in the order asked for."""
 
     def __getitems__(self, indices: Sequence[int], /) -> Sequence[T_co]: ...
+
+
+@runtime_checkable
+class SupportsCollate(Protocol):
+    """A source or a stream whose elements are batched in a way of their own, unless told else."""
+
+    @property
+    def collate(self) -> Callable[[Sequence[Element]], Element] | None: ...
 
 
 @runtime_checkable

@@ -302,6 +302,13 @@ class PlannedMapDataset(MapDataset[T]):
             raise IndexError(f"index {place} of an empty dataset")
         return fetch_one(self._fetch, place)
 
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Give many elements, read in one go; loaders that know of this ask for it."""
+        made = self._fetch(np.array(indices, dtype=np.int64))
+        if made.error is not None:
+            raise made.error
+        return made.block.rows()
+
     def _pick(self, indices: Sequence[int]) -> "MapDataset[T]":
         picks = tuple(as_index(index) for index in indices)
         node = PickNode(site=call_site(), parent=self._node, picks=picks)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast, final, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from gristmill._columns import SupportsColumns
+from gristmill._columns import Columns, SupportsColumns
 from gristmill._tree import builder, children, map_leaves
 from gristmill.errors import SpecError
 from gristmill.plan import (
@@ -126,7 +126,8 @@ def _of_source(node: SourceNode) -> Tree:
         return ShapeDtypeStruct((), np.int64)
     if isinstance(source, SupportsColumns) and source.is_columnar:
         columns = source.read_columns(range(0))
-        if not columns.holds_objects:  # a text has no size before it is read
+        # A text has no size before it is read, and rows may have any.
+        if isinstance(columns, Columns) and not columns.holds_objects:
             return map_leaves(_of_column, columns.gather())
     raise SpecError(f"What {node.label} holds is not known before it is read.")
 

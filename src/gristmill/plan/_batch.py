@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from gristmill.plan._node import ENDLESS, Node
-from gristmill.types import Element
+from gristmill.plan._record_stream import RecordStreamNode
+from gristmill.plan._source import SourceNode
+from gristmill.types import Element, SupportsCollate
 
 
 @final
@@ -21,6 +23,11 @@ class BatchNode(Node):
     size: int
     drop_remainder: bool = False
     function: Callable[[Sequence[Any]], Element] | None = None
+    """By default what the source says, if it says anything."""
+
+    def __post_init__(self) -> None:
+        if self.function is None:
+            object.__setattr__(self, "function", _collate_of(self.parent))
 
     @property
     def label(self) -> str:
@@ -41,3 +48,16 @@ class BatchNode(Node):
             return ENDLESS
         full, rest = divmod(total, self.size)
         return full if self.drop_remainder or not rest else full + 1
+
+
+def _collate_of(node: Any) -> Callable[[Sequence[Any]], Element] | None:
+    """Find how the elements that come from below are batched, if all in one way of their own."""
+    match node:
+        case SourceNode(source=home) | RecordStreamNode(stream=home):
+            return home.collate if isinstance(home, SupportsCollate) else None
+        case BatchNode():
+            return None
+        case _:
+            parents = getattr(node, "parents", None) or (getattr(node, "parent", None),)
+            found = [_collate_of(parent) for parent in parents if parent is not None]
+            return found[0] if found and all(other is found[0] for other in found) else None

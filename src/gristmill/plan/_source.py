@@ -2,7 +2,7 @@
 
 from collections.abc import Sized
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
@@ -10,6 +10,14 @@ from gristmill.errors import PlanTypeError
 from gristmill.plan._node import Node, stable_repr
 from gristmill.sources import ArraySource, RandomAccessDataSource
 from gristmill.types import SupportsGetItems
+
+
+@runtime_checkable
+class _Dataset(Protocol):
+    """A dataset of ours, which has its plan with it."""
+
+    @property
+    def node(self) -> Node: ...
 
 
 @final
@@ -40,6 +48,8 @@ class SourceNode(Node):
             )
         if isinstance(source, np.ndarray):
             object.__setattr__(self, "source", ArraySource(source))
+        if isinstance(source, _Dataset) and isinstance(source.node, SourceNode):
+            object.__setattr__(self, "source", source.node.source)  # it is nothing but that
 
     @property
     def label(self) -> str:
