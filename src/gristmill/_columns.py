@@ -10,6 +10,24 @@ from gristmill._tree import builder, children, flatten, leaves_with_paths
 from gristmill.types import Element, Span, Tree
 
 
+class Column(Protocol):
+    """What columns are gathered from: an array, or what gives other items than it holds."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, part: Any, /) -> Any:
+        """Give a slice, which may still have another dtype: who assigns it to an array casts it."""
+        ...
+
+    def take(self, indices: Any, /, axis: int, out: NDArray[Any], mode: Any) -> Any:
+        """Copy some items into an array of the dtype that it tells."""
+        ...
+
+
 @final
 class Columns:
     """The elements `picks` of some arrays, not gathered before somebody needs them.
@@ -27,7 +45,7 @@ class Columns:
 
     def __init__(
         self,
-        arrays: list[NDArray[Any]],
+        arrays: Sequence[Column],
         unflatten: Callable[[Sequence[Any]], Tree],
         picks: Span,
     ) -> None:

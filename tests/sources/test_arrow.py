@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import plain, same, tables
 
-from gristmill.errors import CorruptFileError, FormatError, PlanError
-from gristmill.sources._arrow import (
+from gristmill._arrow import (
     dense_of,
     join,
     null_rows,
@@ -19,6 +18,7 @@ from gristmill.sources._arrow import (
     to_values,
     told_as_ours,
 )
+from gristmill.errors import CorruptFileError, FormatError, PlanError
 
 
 def tensors(values: list[Any], kind: Any) -> Any:

@@ -119,7 +119,7 @@ def test_only_nulls_in_wanted_numbers_keep_columns_from_being_given_whole(
 
 def test_a_mapped_column_of_one_batch_is_the_file_itself(tmp_path: Path):
     source = ArrowSource(write(tmp_path / "a.arrow", numbers()))
-    first, second = (source.read_columns(range(100))._arrays[0] for _ in range(2))
+    first, second = (np.asarray(source.read_columns(range(100))._arrays[0]) for _ in range(2))
     assert first.__array_interface__["data"] == second.__array_interface__["data"]
     assert not first.flags.writeable
 

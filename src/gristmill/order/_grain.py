@@ -1,6 +1,6 @@
 """Grain's own samplers as ours, which answer for many indices at once."""
 
-from typing import Any
+from typing import Any, cast
 
 from gristmill._check import is_grains
 from gristmill.options import as_shard
@@ -15,7 +15,9 @@ def own_sampler(sampler: Any) -> Any:
     """
     if not type(sampler).__module__.startswith("grain."):  # one that derives from it is another
         return sampler
-    told: dict[str, Any] = vars(sampler)  # they have no public names for what they were made with
+    told = cast(
+        "dict[str, Any]", vars(sampler)
+    )  # they have no public names for what they were made with
     try:
         if is_grains(sampler, "IndexSampler"):
             return IndexSampler(

@@ -23,7 +23,7 @@ from gristmill.plan._element import AccessNode, CustomNode, FanOutNode, SeededMa
 from gristmill.plan._filter import FilterNode
 from gristmill.plan._flat_map import FlatMapNode
 from gristmill.plan._map import MapNode, MapWithIndexNode, RandomMapNode
-from gristmill.plan._node import ENDLESS, Node, Step, name_of, stable_repr
+from gristmill.plan._node import ENDLESS, Node, Step, name_of, parents_of, stable_repr
 from gristmill.plan._operation import with_operation
 from gristmill.plan._options import FilterLimits, OptionsNode, limits_of
 from gristmill.plan._pack import (
@@ -141,6 +141,7 @@ __all__ = [
     "name_of",
     "output_names",
     "packed_features",
+    "parents_of",
     "replace_below",
     "sample_of",
     "shard_for",

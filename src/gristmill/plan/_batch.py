@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from gristmill.plan._node import ENDLESS, Node
+from gristmill.plan._node import ENDLESS, Node, parents_of
 from gristmill.plan._record_stream import RecordStreamNode
 from gristmill.plan._source import SourceNode
 from gristmill.types import Element, SupportsCollate
@@ -58,6 +58,5 @@ def _collate_of(node: Any) -> Callable[[Sequence[Any]], Element] | None:
         case BatchNode():
             return None
         case _:
-            parents = getattr(node, "parents", None) or (getattr(node, "parent", None),)
-            found = [_collate_of(parent) for parent in parents if parent is not None]
+            found = [_collate_of(parent) for parent in parents_of(node)]
             return found[0] if found and all(other is found[0] for other in found) else None

@@ -9,10 +9,10 @@ from typing import Any
 from gristmill.order import IndexSampler, SequentialSampler
 from gristmill.plan._combine_streams import MixStreamNode
 from gristmill.plan._element import AccessNode
-from gristmill.plan._node import Node
+from gristmill.plan._node import Node, parents_of
 from gristmill.plan._rearrange import RearrangeNode
 from gristmill.plan._sample import SampleNode
-from gristmill.plan._shards import parents_of, shard_slice
+from gristmill.plan._shards import shard_slice
 from gristmill.plan._source import SourceNode
 from gristmill.plan._stateful import HintNode
 

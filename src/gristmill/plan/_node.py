@@ -98,3 +98,10 @@ def stable_repr(thing: object, *, limit: int = 200) -> str:
     if " at 0x" in text or len(text) > limit:
         return type(thing).__qualname__.rpartition("<locals>.")[2]
     return text
+
+
+def parents_of(node: Any) -> list[Node]:
+    """Give what a node stands on."""
+    if hasattr(node, "parents"):
+        return list(node.parents)
+    return [node.parent] if hasattr(node, "parent") else []

@@ -12,7 +12,7 @@ from gristmill.errors import PlanError
 from gristmill.options import ShardOptions
 from gristmill.order import IndexSampler
 from gristmill.plan._element import AccessNode
-from gristmill.plan._node import Node
+from gristmill.plan._node import Node, parents_of
 from gristmill.plan._rearrange import SliceNode
 from gristmill.plan._sample import SampleNode
 
@@ -89,13 +89,6 @@ def with_parents(node: Any, parents: list[Node]) -> Node:
     if hasattr(node, "parents"):
         return replace(node, parents=tuple(parents))
     return replace(node, parent=parents[0])
-
-
-def parents_of(node: Any) -> list[Node]:
-    """Give what a node stands on."""
-    if hasattr(node, "parents"):
-        return list(node.parents)
-    return [node.parent] if hasattr(node, "parent") else []
 
 
 def _shard_of_leaf(leaf: SampleNode | AccessNode) -> tuple[int, int]:

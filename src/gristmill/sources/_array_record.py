@@ -11,6 +11,7 @@ from typing import Any, Protocol, SupportsIndex, TypeAlias, cast, final, runtime
 
 from gristmill._check import as_int
 from gristmill._extras import load_extra
+from gristmill._places import Places, gather
 from gristmill.errors import (
     CorruptFileError,
     FileError,
@@ -21,7 +22,6 @@ from gristmill.errors import (
 )
 from gristmill.files import File, FileRef, LastUsed, OpenFiles, find_files
 from gristmill.options import StorageOptions
-from gristmill.sources._places import Places, gather
 from gristmill.types import Indices, Span
 
 _MAGIC = bytes.fromhex("83af70d10d884a3f")

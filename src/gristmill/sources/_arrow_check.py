@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill.sources._arrow import dense_of, load_pyarrow
+from gristmill._arrow import dense_of, load_pyarrow
 
 
 def check_offsets(array: Any) -> None:

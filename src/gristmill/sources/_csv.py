@@ -7,16 +7,16 @@ from typing import Any, SupportsIndex, cast, final
 
 import numpy as np
 
+from gristmill._arrow import load_pyarrow, told_as_ours
 from gristmill._check import as_bool
+from gristmill._places import gather
 from gristmill.errors import FormatError, PlanError, PlanTypeError
 from gristmill.files import Paths
 from gristmill.options import StorageOptions
-from gristmill.sources._arrow import load_pyarrow, told_as_ours
 from gristmill.sources._csv_parser import CsvParser, infer, parse
 from gristmill.sources._csv_records import index_records
 from gristmill.sources._fields import as_names, check_names, check_wanted
 from gristmill.sources._indexed import IndexedFiles
-from gristmill.sources._places import gather
 from gristmill.types import Element, Indices, Span
 
 _ME = "`CsvSource`"

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+from gristmill._arrow import join, load_pyarrow, to_values
 from gristmill.errors import CorruptFileError, FileError, FormatError
-from gristmill.sources._arrow import join, load_pyarrow, to_values
 from gristmill.types import Element
 
 _ME = "`CsvSource`"

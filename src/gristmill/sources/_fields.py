@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gristmill._arrow import load_pyarrow
 from gristmill._check import as_list
 from gristmill.errors import FormatError, PlanError, PlanTypeError
 from gristmill.files import FileRef
-from gristmill.sources._arrow import load_pyarrow
 
 
 def as_names(columns: Any) -> list[str] | None:

@@ -5,10 +5,10 @@ import os
 from collections.abc import Sequence
 from typing import Any, final
 
+from gristmill._arrow import load_pyarrow
 from gristmill.errors import CorruptFileError, FormatError, MissingFileError, PlanError
 from gristmill.files import OpenFiles, find_file, find_files
 from gristmill.options import StorageOptions
-from gristmill.sources._arrow import load_pyarrow
 from gristmill.sources._ipc import CACHE_BYTES, ArrowFiles
 from gristmill.sources._table import TableSource
 

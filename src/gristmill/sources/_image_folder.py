@@ -7,10 +7,10 @@ from typing import Any, SupportsIndex, final
 
 import numpy as np
 
+from gristmill._places import Places
 from gristmill.errors import FormatError
 from gristmill.files import FileRef, OpenFiles, find_folder
 from gristmill.options import StorageOptions
-from gristmill.sources._places import Places
 from gristmill.types import Span
 
 _EXTENSIONS = frozenset([".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])

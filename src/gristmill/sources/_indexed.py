@@ -6,10 +6,10 @@ from typing import Any, final
 
 from numpy.typing import NDArray
 
+from gristmill._places import Places
 from gristmill._progress import progress
 from gristmill.files import File, OpenFiles, Paths, find_files, load_index, tell_files
 from gristmill.options import StorageOptions
-from gristmill.sources._places import Places
 
 
 @final

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, final
 
+from gristmill._arrow import dense_of, join, load_pyarrow, told_as_ours
 from gristmill.files import Paths, find_files, tell_files
 from gristmill.options import StorageOptions
-from gristmill.sources._arrow import dense_of, join, load_pyarrow, told_as_ours
 from gristmill.sources._arrow_check import check_offsets
 from gristmill.sources._fields import check_names, select
 from gristmill.sources._ipc_messages import Messages, find_messages

@@ -6,12 +6,12 @@ from typing import SupportsIndex, final
 
 import numpy as np
 
+from gristmill._places import gather
 from gristmill.errors import CorruptFileError, FileError, FormatError
 from gristmill.files import File, Paths
 from gristmill.options import StorageOptions
 from gristmill.sources._indexed import IndexedFiles
 from gristmill.sources._lines import index_lines
-from gristmill.sources._places import gather
 from gristmill.types import Element, Indices, Span
 
 _decode = json.JSONDecoder().decode

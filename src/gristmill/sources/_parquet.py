@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple, final
 
+from gristmill._arrow import dense_of, join, load_pyarrow, told_as_ours
 from gristmill._check import as_int
 from gristmill.errors import CorruptFileError, FormatError
 from gristmill.files import File, Paths, as_stream, find_files, tell_files
 from gristmill.options import StorageOptions
-from gristmill.sources._arrow import dense_of, join, load_pyarrow, told_as_ours
 from gristmill.sources._fields import check_names, select
 from gristmill.sources._parts import Layout, Part, TableFiles, together
 from gristmill.sources._table import TableSource

@@ -13,10 +13,10 @@ from typing import Any, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill._places import Places
 from gristmill.errors import CorruptFileError, FormatError
 from gristmill.files import File, LastUsed, OpenFiles
 from gristmill.sources._kept import Kept
-from gristmill.sources._places import Places
 from gristmill.types import Element, Indices, Span
 
 _MOST_MAPPED = 128

@@ -10,10 +10,10 @@ from typing import Any, SupportsIndex, final
 import numpy as np
 
 from gristmill._check import as_kind
+from gristmill._places import Places
 from gristmill.errors import ChangedFileError, PlanError
 from gristmill.files import FileRef, OpenFiles, find_file
 from gristmill.options import StorageOptions
-from gristmill.sources._places import Places
 from gristmill.sources._sqlite_open import Database, quoted
 from gristmill.sources._sqlite_query import keep_query
 from gristmill.types import Indices, Span

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
+from gristmill._arrow import told_as_ours
 from gristmill.files import FileRef, OpenFiles
-from gristmill.sources._arrow import told_as_ours
 from gristmill.sources._parquet import KIND, open_parquet
 from gristmill.sources._tfrecord import read_frames
 from gristmill.types import Element

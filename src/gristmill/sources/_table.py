@@ -12,10 +12,7 @@ from typing import Any, NamedTuple, SupportsIndex, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._columns import Columns
-from gristmill._span import as_indices
-from gristmill.errors import CorruptFileError
-from gristmill.sources._arrow import (
+from gristmill._arrow import (
     Dense,
     dense_of,
     is_text,
@@ -26,9 +23,12 @@ from gristmill.sources._arrow import (
     to_objects,
     to_values,
 )
+from gristmill._columns import Columns
+from gristmill._places import Places
+from gristmill._span import as_indices
+from gristmill.errors import CorruptFileError
 from gristmill.sources._kept import Kept
 from gristmill.sources._parts import Layout, Part, TableFiles
-from gristmill.sources._places import Places
 from gristmill.types import Element, Indices, Span
 
 T = TypeVar("T")

@@ -7,11 +7,11 @@ from typing import Any, SupportsIndex, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill._places import gather
 from gristmill.errors import FormatError
 from gristmill.files import File, Paths
 from gristmill.options import StorageOptions
 from gristmill.sources._indexed import IndexedFiles
-from gristmill.sources._places import gather
 from gristmill.sources._tar_members import ENCODING, Member, read_members
 from gristmill.types import Indices, Span
 

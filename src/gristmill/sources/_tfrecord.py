@@ -11,13 +11,13 @@ from typing import SupportsIndex, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill._places import gather
 from gristmill.errors import CorruptFileError, FileError, FormatError
 from gristmill.files import File, Paths
 from gristmill.options import StorageOptions
 from gristmill.sources._compressed import refuse_compressed
 from gristmill.sources._crc32c import masked_crcs, masked_crcs_of_rows
 from gristmill.sources._indexed import IndexedFiles
-from gristmill.sources._places import gather
 from gristmill.types import Indices, Span
 
 _LENGTH = struct.Struct("<Q")

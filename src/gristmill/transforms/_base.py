@@ -1,6 +1,6 @@
 """What users derive their steps from: one verb each."""
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, final, runtime_checkable
@@ -12,7 +12,7 @@ from gristmill.errors import PlanTypeError
 from gristmill.types import Element, Tree
 
 
-class _Step(ABC):
+class _Step(metaclass=ABCMeta):  # noqa: B024  (what is abstract is each kind's own)
     """What Grain's class of the same name counts as, too, with all that derives from it."""
 
     @classmethod

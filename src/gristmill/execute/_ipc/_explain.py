@@ -8,7 +8,7 @@ from typing import Any
 from gristmill.errors import PlanTypeError
 from gristmill.execute._ipc._culprit import find_culprit
 from gristmill.execute._ipc._pickle import dump_plan
-from gristmill.plan import BatchNode, Node, SampleNode, SourceNode, sample_of, steps_of
+from gristmill.plan import BatchNode, Node, SampleNode, SourceNode, parents_of
 
 
 def explain_unsendable(plan: Node, error: Exception) -> PlanTypeError:
@@ -85,18 +85,16 @@ def _discard(_: PickleBuffer) -> None:
 
 def _nodes(plan: Node) -> Iterator[Node]:
     """Give the nodes of a plan, bottom up."""
-    if isinstance(plan, SourceNode):
-        yield plan
-        return
-    sample = sample_of(plan)
-    yield from (sample.parent, sample, *steps_of(plan))
+    for parent in parents_of(plan):
+        yield from _nodes(parent)
+    yield plan
 
 
 def _own_parts(node: Node) -> Iterator[tuple[str, Any]]:
     """Give the parts of a node that are the user's, under the names the user knows them by."""
     for field in fields(node):
         value = getattr(node, field.name)
-        if field.name in ("site", "parent", "name") or value is None:
+        if field.name in ("site", "parent", "parents", "name") or value is None:
             continue
         name = _ROOTS.get(field.name, field.name)
         yield name or getattr(value, "__name__", field.name), value

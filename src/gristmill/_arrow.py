@@ -140,7 +140,7 @@ def null_rows(array: Any) -> NDArray[np.bool_] | None:
     pa = load_pyarrow("Arrow data")
     if isinstance(array.type, pa.BaseExtensionType):
         return null_rows(array.storage)
-    own = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    own = to_dense(array.is_null()) if array.null_count else None
     if pa.types.is_fixed_size_list(array.type) and array.type.list_size:
         inner = null_rows(_items(array))
         if inner is not None:
@@ -156,7 +156,19 @@ def pick(array: Any, within: Indices, *, may_share: bool) -> list[Any]:
             return [array.slice(index, 1) for index in within.tolist()]
         if within[-1] - within[0] == len(within) - 1 and (np.diff(within) == 1).all():
             return [array.slice(int(within[0]), len(within))]
-    return [array.take(load_pyarrow("Arrow data").array(within))]
+    return [take(array, within)]
+
+
+def take(array: Any, within: Indices) -> Any:
+    """Give some values of an Arrow array, copied.
+
+    >>> import pyarrow as pa
+    >>> take(pa.array(["a", "b", "c"]), np.array([2, 0])).to_pylist()
+    ['c', 'a']
+    """
+    pa = load_pyarrow("Arrow data")
+    memory = pa.py_buffer(np.ascontiguousarray(within, np.int64))  # `pa.array` imports pandas
+    return array.take(pa.Array.from_buffers(pa.int64(), len(within), [None, memory]))
 
 
 def join(arrays: Sequence[Any]) -> Any:
@@ -197,7 +209,7 @@ def to_values(array: Any) -> list[Any]:
         starts = np.arange(len(array), dtype=np.int64) * kind.list_size
         return _with_nulls(_runs(_items(array), starts, starts + kind.list_size), array)
     if types.is_list(kind) or types.is_large_list(kind):
-        offsets = array.offsets.to_numpy().astype(np.int64)
+        offsets = to_dense(array.offsets).astype(np.int64)
         first = int(offsets[0])
         items = array.values.slice(first, int(offsets[-1]) - first)
         return _with_nulls(_runs(items, offsets[:-1] - first, offsets[1:] - first), array)
@@ -241,7 +253,7 @@ def _tensors(array: Any) -> list[Any]:
 
 def _with_nulls(values: list[Any], array: Any) -> list[Any]:
     if array.null_count:
-        for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+        for row in np.flatnonzero(to_dense(array.is_null())).tolist():
             values[row] = None
     return values
 
