@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from gristmill.dataset import MapDataset
 from gristmill.errors import PlanTypeError
 from gristmill.execute._ipc._explain import explain_unsendable, explain_unsendable_value
 from gristmill.execute._ipc._pickle import dump_plan
@@ -296,3 +297,10 @@ def test_an_argument_that_is_no_node_is_explained_as_well():
         "`worker_init_fn` cannot be sent to a worker: `handle` is a _thread.lock. "
     )
     assert explained.__cause__ is error
+
+
+def test_the_source_of_a_dataset_is_named_too():
+    dataset = MapDataset.source([1, LOCK]).map(str).to_iter_dataset().batch(2)
+    message = _explained(dataset.node)
+    assert message.startswith("list(<2 records>), added at ")
+    assert "cannot be sent to a worker: `data_source[1]` is a _thread.lock" in message
