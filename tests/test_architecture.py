@@ -12,14 +12,14 @@ LAYERS = [  # low to high: a module imports from its own folder, or from a lower
     "types errors",
     # They need errors and types alone.
     "_check _extras _site _span _tree _seed _progress _example _picture",
-    "options _columns",  # options are checked; columns are trees
+    "options _columns _places _arrow",  # what is checked, a tree, a span, or an extra
     "files",  # how they are read is an option
     "sources order transforms batch observe",  # siblings, blind to each other
     "checkpoint",
     "plan",
     "execute",
     "loader dataset",
-    "testing command",  # what is over both faces
+    "testing command adapters",  # what is over both faces
     "constants samplers sharding multiprocessing experimental",  # Grain's names, in modules
     "python",  # Grain's names in one module, those above among them
     "demo __main__",

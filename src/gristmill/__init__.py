@@ -15,6 +15,7 @@ from gristmill import (
     transforms,
 )
 from gristmill._extras import names_on_demand as _names_on_demand
+from gristmill.adapters import from_huggingface, from_tfds, from_torch, to_torch
 from gristmill.checkpoint import SkippedRecord
 from gristmill.dataset import DatasetIterator, IterDataset, MapDataset
 from gristmill.loader import DataLoader, DataLoaderIterator, load
@@ -135,11 +136,15 @@ __all__ = [
     "constants",
     "errors",
     "experimental",
+    "from_huggingface",
+    "from_tfds",
+    "from_torch",
     "load",
     "multiprocessing",
     "python",
     "samplers",
     "sharding",
     "sources",
+    "to_torch",
     "transforms",
 ]
