@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: demo test check bench clean help
+.PHONY: demo examples test check bench clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
 
-demo: $(VENV)/demo.stamp ## Train an MLP on MNIST in JAX, fed by gristmill (DEMO="--data DIR" for all of it)
-	$(BIN)/python -m gristmill.demo $(DEMO)
+demo: $(VENV)/demo.stamp ## Train an MLP on MNIST in JAX, and compare loaders (DATA=DIR for all of it, DEMO=--help)
+	$(BIN)/python -m gristmill.demo $(DATA:%=--data %) $(DEMO)
+	$(if $(findstring --help,$(DEMO)),,$(BIN)/python examples/mnist_five_ways.py $(DATA:%=--data %))
+
+examples: $(VENV)/examples.stamp ## Install the loaders to compare with, and run the examples (DATA=DIR, EXAMPLE=--help)
+	$(BIN)/python examples/mnist_five_ways.py $(DATA:%=--data %) $(EXAMPLE)
 
 test: check ## Run every check
 	$(BIN)/python -m pytest -n 2 --dist loadgroup

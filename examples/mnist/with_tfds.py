@@ -1,0 +1,74 @@
+"""TensorFlow Datasets: a builder prepared on disk, `tfds.as_numpy`, and gristmill over the same."""
+
+import contextlib
+import io
+import zlib
+
+import tensorflow_datasets as tfds
+
+import gristmill
+from mnist.contender import Contender
+
+PEER = "TFDS as_numpy"
+
+
+class MnistFromArrays(tfds.core.GeneratorBasedBuilder):
+    """MNIST as TFDS has it, prepared from arrays instead of a download."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    code_path = None  # beside its code TFDS looks for checksums of downloads; there are none
+
+    def __init__(self, images, labels, *, advance=lambda images: None, **options):
+        self._images, self._labels, self._advance = images, labels, advance
+        super().__init__(**options)
+
+    def _info(self):
+        features = {
+            "image": tfds.features.Image(shape=(28, 28, 1)),
+            "label": tfds.features.ClassLabel(num_classes=10),
+        }
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=tfds.features.FeaturesDict(features),
+            supervised_keys=("image", "label"),
+            disable_shuffling=True,  # else it stores them in an order of its own
+        )
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        for index, image in enumerate(self._images):
+            yield index, {"image": image[..., None], "label": int(self._labels[index])}
+            self._advance(1)
+
+
+def prepare(images, labels, folder, advance=lambda images: None):
+    """Give a builder whose dataset is on disk, in a folder of `folder` named after the images.
+
+    Writing it takes half a minute for 60,000 images; what is there already is used again.
+    """
+    name = f"mnist-{len(images)}-{zlib.crc32(labels.tobytes(), zlib.crc32(images.tobytes())):08x}"
+    builder = MnistFromArrays(images, labels, advance=advance, data_dir=str(folder / name))
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints about downloads; there are none
+        tfds.disable_progress_bar()
+        builder.download_and_prepare(
+            download_config=tfds.download.DownloadConfig(try_download_gcs=False)
+        )
+    return builder
+
+
+def contenders(data, *, batch_size, workers, work, advance):
+    """Give TFDS's own way and ours, over the files of one builder."""
+    builder = prepare(data.train_images, data.train_labels, work, advance)
+    theirs = builder.as_dataset(split="train", as_supervised=True).batch(batch_size).prefetch(1)
+    ours = (
+        gristmill.from_tfds(builder, split="train", as_supervised=True)
+        .batch(batch_size)
+        .to_iter_dataset()
+        .mp_prefetch(gristmill.MultiprocessingOptions(num_workers=workers))
+    )
+    return [
+        Contender(PEER, lambda: tfds.as_numpy(theirs)),
+        Contender("gristmill.from_tfds", lambda: ours, peer=PEER),
+    ]
