@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _files, _jpeg, _mnist
+from benchmarks import _files, _jpeg, _mnist, _tfds_mnist
 from benchmarks._judge import judge
 from benchmarks._model import Row
 from benchmarks._report import INSTALL, failures, markdown, missing
@@ -85,8 +85,10 @@ def prepare(rows: Sequence[Row], mnist: Path | None, folder: Path) -> dict[str, 
     """Write what the rows read into `folder`; say of each kind of data where it comes from."""
     needed = {row.data for row in rows}
     origins: dict[str, str] = {}
-    if "mnist" in needed:
+    if needed & {"mnist", "tfds"}:
         origins["MNIST"] = _mnist.prepare(mnist, folder)
+    if "tfds" in needed:
+        origins["TFDS"] = _tfds_mnist.prepare(folder)
     if "jpeg" in needed:
         origins["JPEG"] = _jpeg.prepare(folder)
     if "records" in needed:

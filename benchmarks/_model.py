@@ -134,7 +134,7 @@ class Row:
     score: Score | None = RECORDS_PER_S
     """None where contenders are shown side by side and not compared."""
     data: str | None = None
-    """What is prepared for it before the first round: `mnist`, `jpeg`, `records` or `table`."""
+    """What is prepared before the first round: `mnist`, `tfds`, `jpeg`, `records` or `table`."""
     note: str = ""
     """What a reader must know about how it is measured."""
 

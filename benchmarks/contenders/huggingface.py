@@ -31,6 +31,23 @@ def mnist(data: Mnist, *, shuffle: bool) -> Callable[[], Any]:
     return start
 
 
+def shuffled(data: Mnist) -> Any:
+    """The dataset as bytes in NumPy format, shuffled: it has an indices mapping then."""
+    dataset: Any = images_and_labels(data).with_format("numpy", dtype=np.uint8)
+    return dataset.shuffle(seed=0)
+
+
+def as_pair(batch: dict[str, Any]) -> tuple[Any, Any]:
+    """The images of a batch as pictures, and its labels."""
+    return batch["image"].reshape(-1, 28, 28), batch["label"]
+
+
+def iter_shuffled(data: Mnist) -> Callable[[], Any]:
+    """A dataset that was shuffled before."""
+    dataset = shuffled(data)
+    return lambda: map(as_pair, dataset.iter(BATCH_SIZE))
+
+
 def parquet(path: str, folder: Path, *, numpy: bool = True) -> Callable[[], Any]:
     """A Parquet file, shuffled; it is turned into an Arrow file first."""
     dataset: Any = datasets.Dataset.from_parquet(path, cache_dir=str(folder / "hf"))

@@ -16,6 +16,7 @@ from benchmarks.rows import (
     stragglers,
     waiting_reads,
     worker_memory,
+    worlds,
 )
 
 ROWS: dict[str, Row] = {
@@ -47,5 +48,9 @@ ROWS: dict[str, Row] = {
         formats.TAR,
         formats.PARQUET_NUMBERS,
         formats.PARQUET_TEXTS,
+        *worlds.TORCH,
+        worlds.HUGGING_FACE,
+        worlds.TFDS,
+        worlds.TFDS_FIRST,
     )
 }

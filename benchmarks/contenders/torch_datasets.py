@@ -1,0 +1,46 @@
+"""PyTorch's DataLoader over PyTorch's datasets, giving NumPy batches."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import data as torch_data
+
+from benchmarks import _torch_mnist
+from benchmarks._mnist import BATCH_SIZE, NUM_REPEATS, Mnist
+from benchmarks.contenders.torch_workers import Start, loader
+
+
+def mnist(data: Mnist, *, items: str, worker_count: int, **options: Any) -> Start:
+    """A map-style dataset, its items batched by PyTorch."""
+    repeats = NUM_REPEATS if worker_count else 1
+    dataset = _torch_mnist.dataset(data, items, repeats=repeats)
+    return loader(dataset, BATCH_SIZE, worker_count=worker_count, **options)
+
+
+def bare(data: Mnist, *, items: str) -> Start:
+    """No loader at all: the items in a loop, each batch stacked."""
+    dataset: Any = _torch_mnist.dataset(data, items)
+
+    def start() -> Iterator[Any]:
+        for first in range(0, len(dataset), BATCH_SIZE):
+            last = min(first + BATCH_SIZE, len(dataset))
+            images, labels = zip(*map(dataset.__getitem__, range(first, last)), strict=True)
+            yield _stacked(images), np.array(labels)
+
+    return start
+
+
+def _stacked(images: Sequence[Any]) -> Any:
+    if isinstance(images[0], torch.Tensor):
+        return torch.stack(images).numpy()
+    joined = np.frombuffer(bytearray().join(images), images[0].dtype)
+    return joined.reshape(len(images), *images[0].shape)
+
+
+def in_memory(data: Mnist, *, shuffle: bool) -> Start:
+    """A `TensorDataset`, as PyTorch's documentation has it: item by item."""
+    tensors = _torch_mnist.Tensors(data)
+    dataset = torch_data.TensorDataset(tensors.data, tensors.targets)
+    return loader(dataset, BATCH_SIZE, worker_count=0, shuffle=shuffle)
