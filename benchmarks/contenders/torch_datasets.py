@@ -27,16 +27,18 @@ def bare(data: Mnist, *, items: str) -> Start:
         for first in range(0, len(dataset), BATCH_SIZE):
             last = min(first + BATCH_SIZE, len(dataset))
             images, labels = zip(*map(dataset.__getitem__, range(first, last)), strict=True)
-            yield _stacked(images), np.array(labels)
+            yield _stacked(images), _stacked(labels)
 
     return start
 
 
-def _stacked(images: Sequence[Any]) -> Any:
-    if isinstance(images[0], torch.Tensor):
-        return torch.stack(images).numpy()
-    joined = np.frombuffer(bytearray().join(images), images[0].dtype)
-    return joined.reshape(len(images), *images[0].shape)
+def _stacked(leaves: Sequence[Any]) -> Any:
+    if isinstance(leaves[0], torch.Tensor):
+        return torch.stack(leaves).numpy()
+    if isinstance(leaves[0], int):
+        return np.array(leaves)
+    joined = np.frombuffer(bytearray().join(leaves), leaves[0].dtype)
+    return joined.reshape(len(leaves), *leaves[0].shape)
 
 
 def in_memory(data: Mnist, *, shuffle: bool) -> Start:

@@ -102,7 +102,7 @@ def _torch(items: str, what: str, *, worker_count: int) -> Row:
 _ITEMS = {
     "arrays": "NumPy arrays",
     "tensors": "tensors",
-    "pictures": "Pillow images made NumPy arrays, as in the JAX documentation,",
+    "pictures": "Pillow images made NumPy arrays",
 }
 
 TORCH = (

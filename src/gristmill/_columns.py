@@ -10,8 +10,9 @@ from gristmill._tree import builder, children, flatten, leaves_with_paths
 from gristmill.types import Element, Span, Tree
 
 
+@runtime_checkable
 class Column(Protocol):
-    """What columns are gathered from: an array, or what gives other items than it holds."""
+    """What stands for an array that is not made before a batch is made of it."""
 
     @property
     def dtype(self) -> np.dtype[Any]: ...
@@ -19,13 +20,20 @@ class Column(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def __getitem__(self, part: Any, /) -> Any:
-        """Give a slice, which may still have another dtype: who assigns it to an array casts it."""
+    def fill(self, out: NDArray[Any], picks: Span, /) -> None:
+        """Write the picked items into an array of the dtype and the shape of theirs.
+
+        Where they turn out to have several shapes, `RaggedError` is raised.
+        """
         ...
 
-    def take(self, indices: Any, /, axis: int, out: NDArray[Any], mode: Any) -> Any:
-        """Copy some items into an array of the dtype that it tells."""
+    def items(self, picks: Span, /) -> list[Any]:
+        """Give the picked items one by one, whatever shapes they have."""
         ...
+
+
+class RaggedError(Exception):
+    """The items of a column have several shapes. Never reaches the user."""
 
 
 @final
@@ -45,7 +53,7 @@ class Columns:
 
     def __init__(
         self,
-        arrays: Sequence[Column],
+        arrays: Sequence[NDArray[Any] | Column],
         unflatten: Callable[[Sequence[Any]], Tree],
         picks: Span,
     ) -> None:
@@ -69,22 +77,28 @@ class Columns:
         return Columns(self._arrays, self._unflatten, picks)
 
     def gather(self, allocate: Callable[..., NDArray[Any]] = np.empty) -> Tree:
-        """Copy the picked elements into fresh arrays that belong to nobody else."""
+        """Copy the picked elements into fresh arrays that belong to nobody else.
+
+        Raises `RaggedError` where those of a `Column` do not fit into one.
+        """
+        return self._unflatten([self._gathered(array, allocate) for array in self._arrays])
+
+    def _gathered(
+        self, array: NDArray[Any] | Column, allocate: Callable[..., NDArray[Any]]
+    ) -> NDArray[Any]:
         picks = self._picks
-        made: list[NDArray[Any]] = []
-        for array in self._arrays:
-            if array.dtype.hasobject:
-                # Of a range a slice, which is then copied, so that it belongs to nobody else.
-                made.append(array[_as_slice(picks)].copy())
-                continue
-            out = allocate((len(picks), *array.shape[1:]), array.dtype)
-            if isinstance(picks, range):
-                out[:] = array[_as_slice(picks)]
-            else:
-                # `clip` changes nothing, as all are in bounds, but by default NumPy makes a copy.
-                array.take(picks, axis=0, out=out, mode="clip")
-            made.append(out)
-        return self._unflatten(made)
+        if array.dtype.hasobject and isinstance(array, np.ndarray):
+            # Of a range a slice, which is then copied, so that it belongs to nobody else.
+            return array[as_key(picks)].copy()
+        out = allocate((len(picks), *array.shape[1:]), array.dtype)
+        if not isinstance(array, np.ndarray):
+            array.fill(out, picks)
+        elif isinstance(picks, range):
+            out[:] = array[as_key(picks)]
+        else:
+            # `clip` changes nothing, as all are in bounds, but by default NumPy makes a copy.
+            array.take(picks, axis=0, out=out, mode="clip")
+        return out
 
     @property
     def holds_objects(self) -> bool:
@@ -93,10 +107,19 @@ class Columns:
 
     def rows(self) -> list[Element]:
         """Give the elements one by one, as views of freshly gathered memory."""
-        return split_rows(self.gather(), len(self))
+        try:
+            return split_rows(self.gather(), len(self))
+        except RaggedError:
+            lists = [
+                list(self._gathered(array, np.empty))
+                if isinstance(array, np.ndarray)
+                else array.items(self._picks)
+                for array in self._arrays
+            ]
+            return [self._unflatten(row) for row in zip(*lists, strict=True)]
 
 
-def _as_slice(picks: Span) -> Any:
+def as_key(picks: Span) -> Any:
     """Give what NumPy indexes with: it would go through a range one by one."""
     if not isinstance(picks, range):
         return picks

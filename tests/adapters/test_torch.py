@@ -405,3 +405,20 @@ def test_without_pytorch_an_error_tells_how_to_get_it(monkeypatch: pytest.Monkey
 
     with pytest.raises(MissingExtraError, match=r"`pip install gristmill\[torch\]`"):
         gristmill.from_torch([1])
+
+
+class Total(gristmill.Map):
+    def map(self, element: Any) -> Any:
+        return element.sum()
+
+    def map_batch(self, columns: Any) -> Any:
+        return columns.sum(axis=1)
+
+
+@pytest.mark.parametrize("period", [1, 3])
+def test_a_map_of_columns_takes_tensors_of_several_shapes_one_by_one(period: int):
+    dataset = Items(lambda index: torch.arange(index % period + 2))
+
+    totals = list(gristmill.from_torch(dataset).map(Total()))
+
+    assert totals == [sum(range(index % period + 2)) for index in range(len(dataset))]

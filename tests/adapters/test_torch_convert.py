@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from gristmill._columns import Columns
+from gristmill._columns import Columns, RaggedError
 from gristmill.adapters._torch_convert import many_to_numpy, to_numpy
 from gristmill.testing._records import difference
 
@@ -145,20 +145,31 @@ def test_small_tensors_travel_as_columns_beside_anything_plain():
     "items",
     [
         [torch.zeros(5_000), torch.zeros(5_000)],
-        [torch.zeros(2), torch.zeros(3)],
         [torch.zeros(2), torch.zeros(2, dtype=torch.float64)],
         [torch.zeros(2), None],
         [{"x": torch.zeros(2)}, {"y": torch.zeros(2)}],
         [Image.new("L", (2, 2)), Image.new("L", (3, 2))],
         [torch.zeros(2).as_subclass(Tagged), torch.ones(2).as_subclass(Tagged)],
     ],
-    ids=["large", "shapes", "types", "none", "keys", "pictures", "subclass"],
+    ids=["large", "types", "none", "keys", "pictures", "subclass"],
 )
 def test_items_that_do_not_fit_into_columns_are_rows(items: list[Any]):
     made = many_to_numpy(items)
 
     assert isinstance(made, list)
     same([to_numpy(item) for item in items], made)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 3), (3, 2, 2), (0, 1, 2)])
+def test_tensors_of_several_shapes_are_columns_that_do_not_fit_into_a_batch(sizes: list[int]):
+    items = [(torch.arange(size), number) for number, size in enumerate(sizes)]
+
+    made: Any = many_to_numpy(items)
+
+    same([to_numpy(item) for item in items], made.rows())
+    same([to_numpy(item) for item in items[1:]], made[1:].rows())
+    with pytest.raises(RaggedError):
+        made.gather()
 
 
 def test_items_without_tensors_are_handed_on_as_they_are():

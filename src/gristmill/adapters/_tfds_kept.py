@@ -20,7 +20,7 @@ _MOST_AHEAD, _MOST_BYTES_AHEAD = 512, 2**20
 class KeptRecords:
     """One array for each value of the records, and which records are in them so far.
 
-    Threads may share it. Two that miss a record both decode it, to the same values.
+    Threads share it: who decodes holds `filling`, and another finds the records kept then.
     """
 
     def __init__(self, layout: Layout, count: int, record_bytes: int) -> None:
@@ -28,7 +28,7 @@ class KeptRecords:
         self._count = count
         self._ahead = min(_MOST_AHEAD, _MOST_BYTES_AHEAD // max(1, record_bytes))
         self._is_kept = np.zeros(count, np.bool_)
-        self._lock = threading.Lock()
+        self.filling = threading.Lock()
         # The memory is taken page by page, when it is written to.
         self.columns: list[NDArray[Any]] = [
             np.empty((count, *(leaf.shape or ())), leaf.dtype) for leaf in layout.leaves
@@ -54,7 +54,6 @@ class KeptRecords:
 
     def keep(self, indices: Indices, columns: list[NDArray[Any]], is_there: Any) -> None:
         """Take decoded records, those that are there."""
-        with self._lock:
-            for kept, column in zip(self.columns, columns, strict=True):
-                kept[indices[is_there]] = column[is_there]
-            self._is_kept[indices[is_there]] = True
+        for kept, column in zip(self.columns, columns, strict=True):
+            kept[indices[is_there]] = column[is_there]
+        self._is_kept[indices[is_there]] = True

@@ -76,22 +76,25 @@ class TfdsSource:
 
     def _fill(self, kept: KeptRecords, indices: Span, wanted: Indices) -> bool:
         """Decode and keep what is missing, and tell whether all that is wanted is kept."""
-        missing = kept.missing(wanted)
-        if not len(missing):
+        if not len(kept.missing(wanted)):
             return True
-        more = missing
-        if isinstance(indices, range) and indices.step > 0:
-            more = kept.worth_reading(missing, indices.step)
-        try:
-            made = self._decode(more)
-        except Exception:
-            if len(more) == len(missing):
-                raise
-            more, made = missing, self._decode(missing)  # what nobody asked for may be damaged
-        is_there = np.ones(len(more), np.bool_)
-        is_there[list(made.misfits)] = False
-        kept.keep(more, made.columns, is_there)
-        return bool(is_there.all()) or not len(kept.missing(wanted))
+        with kept.filling:
+            missing = kept.missing(wanted)
+            if not len(missing):
+                return True
+            more = missing
+            if isinstance(indices, range) and indices.step > 0:
+                more = kept.worth_reading(missing, indices.step)
+            try:
+                made = self._decode(more)
+            except Exception:
+                if len(more) == len(missing):
+                    raise
+                more, made = missing, self._decode(missing)  # what nobody asked for may be damaged
+            is_there = np.ones(len(more), np.bool_)
+            is_there[list(made.misfits)] = False
+            kept.keep(more, made.columns, is_there)
+            return bool(is_there.all()) or not len(kept.missing(wanted))
 
     def _decode(self, wanted: Indices) -> Decoded:
         records = self._records.read(wanted)

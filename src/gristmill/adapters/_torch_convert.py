@@ -1,7 +1,7 @@
 """What PyTorch's datasets give, as NumPy: one item, or many of them leaf by leaf.
 
-Many small tensors are stacked by PyTorch in one call and become one array: an array for each of
-them would take as long as reading them.
+Many small tensors are kept as they are until a batch is made of them, and are then stacked by
+PyTorch in one call: an array for each of them would take as long as reading them.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,22 +11,23 @@ from typing import Any, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._columns import Columns
-from gristmill._tree import children, map_leaves
+from gristmill._columns import Columns, RaggedError, as_key
+from gristmill._tree import children, flatten, map_leaves
 from gristmill.adapters._torch_tensor import (
+    as_tensor,
     is_picture,
     is_tensor,
     load_torch,
     own_array,
     shared_array,
 )
-from gristmill.types import Element, Tree
+from gristmill.types import Element, Span, Tree
 
 _PLAIN = {np.ndarray, bool, int, float, complex, str, bytes}
 """The types of leaves that are given as they are, and need no look at whether they are trees."""
 
 _SMALL_BYTES = 16_384
-"""Larger ones are not stacked here: copying them twice would take longer than it saves."""
+"""Larger ones are made arrays one by one, which then takes next to no time."""
 
 
 def to_numpy(item: Any) -> Element:
@@ -57,66 +58,108 @@ def many_to_numpy(items: list[Any]) -> Columns | list[Element]:
     >>> many_to_numpy([{"x": torch.tensor([i, i]), "y": i} for i in range(3)])[1:].rows()
     [{'x': array([1, 1]), 'y': 1}, {'x': array([2, 2]), 'y': 2}]
     """
-    if len(items) <= 1:
+    if len(items) < 2:  # one tensor by itself need not be copied
         return [to_numpy(item) for item in items]
-    stacker = _Stacker()
     try:
-        tree = stacker.stack(items)
+        tree = _transposed(items)
     except _UnlikeError:
         return [to_numpy(item) for item in items]
-    if not stacker.has_stacked:
-        return items
     leaves = list(cast("tuple[Any, ...]", tree)) if type(tree) is tuple else []
-    if leaves and {*map(type, leaves)} == {np.ndarray}:  # as most are: no need to look for more
-        return Columns(leaves, tuple, range(len(items)))
-    return Columns.of(tree, range(len(items)))
+    if not leaves or {*map(type, leaves)} - {_Plain, TensorColumn}:  # not flat, as most are
+        leaves, unflatten = flatten(tree)
+    else:
+        unflatten = tuple
+    if not any(isinstance(leaf, TensorColumn) for leaf in leaves):
+        return items
+    columns = [leaf.as_objects() if isinstance(leaf, _Plain) else leaf for leaf in leaves]
+    return Columns(columns, unflatten, range(len(items)))
+
+
+@final
+class TensorColumn:
+    """Tensors of one dtype, one for each item."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        first = shared_array(tensors[0])
+        self._tensors = tensors
+        self.dtype = first.dtype
+        self.shape = (len(tensors), *first.shape)
+
+    def fill(self, out: NDArray[Any], picks: Span, /) -> None:
+        """Stack the picked tensors, if they have one shape."""
+        torch: Any = load_torch()
+        chosen = self._chosen(picks)
+        if chosen and chosen[0].shape != out.shape[1:]:
+            raise RaggedError
+        target = as_tensor(out)
+        try:
+            if target is None:
+                out[...] = shared_array(torch.stack(chosen))
+            elif chosen:
+                torch.stack(chosen, out=target)
+        except RuntimeError:
+            raise RaggedError from None
+
+    def items(self, picks: Span, /) -> list[Any]:
+        """Give the picked ones as arrays."""
+        return list(map(own_array, self._chosen(picks)))
+
+    def _chosen(self, picks: Span) -> Any:
+        if isinstance(picks, range):
+            return self._tensors[as_key(picks)]
+        return [self._tensors[pick] for pick in picks.tolist()]
+
+
+@final
+class _Plain:
+    """Leaves that are given as they are."""
+
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self._leaves = leaves
+
+    def as_objects(self) -> NDArray[Any]:
+        """Give an array that hands out the very same, so that each keeps its type."""
+        leaves = self._leaves
+        objects = np.empty(len(leaves), dtype=object)
+        if np.ndarray in set(map(type, leaves)):
+            for row, leaf in enumerate(leaves):  # NumPy would take them apart
+                objects[row] = leaf
+        else:
+            objects[:] = cast(Any, leaves)
+        return objects
 
 
 class _UnlikeError(Exception):
     """The items do not fit into columns. Never reaches the user."""
 
 
-@final
-class _Stacker:
-    """Makes a column of each leaf of many items."""
-
-    def __init__(self) -> None:
-        self.has_stacked = False
-        """Whether there was a tensor at all."""
-
-    def stack(self, nodes: Sequence[Any]) -> Tree:
-        """Give a tree like each of the nodes, of columns."""
-        kinds: set[Any] = set(map(type, nodes))
-        if kinds <= _PLAIN:
-            return _as_objects(nodes)
-        if len(kinds) > 1:
-            raise _UnlikeError
-        kind = kinds.pop()
-        if is_tensor(nodes[0]) and kind is load_torch().Tensor:
-            self.has_stacked = True
-            return self._stack_tensors(nodes)
-        if kind is dict:
-            keys = _only({*map(tuple, nodes)})
-            return {key: self.stack(list(map(itemgetter(key), nodes))) for key in keys}
-        if kind is tuple or kind is list or _is_named(kind):
-            if not _only({*map(len, nodes)}):
-                raise _UnlikeError
-            columns = [self.stack(column) for column in zip(*nodes, strict=True)]
-            return _make(kind, columns)
-        if issubclass(kind, np.generic):
-            return _as_objects(nodes)
+def _transposed(nodes: Sequence[Any]) -> Tree:
+    """Give a tree like each of the nodes, its leaves all of those there."""
+    kinds: set[Any] = set(map(type, nodes))
+    if kinds <= _PLAIN:
+        return _Plain(nodes)
+    if len(kinds) > 1:
         raise _UnlikeError
-
-    def _stack_tensors(self, tensors: Sequence[Any]) -> NDArray[Any]:
-        first = tensors[0]
-        if first.nbytes > _SMALL_BYTES:
+    kind = kinds.pop()
+    if kind is load_torch().Tensor:
+        return _tensor_column(nodes)
+    if kind is dict:
+        keys = _only({*map(tuple, nodes)})
+        return {key: _transposed(list(map(itemgetter(key), nodes))) for key in keys}
+    if kind is tuple or kind is list or _is_named(kind):
+        if not _only({*map(len, nodes)}):
             raise _UnlikeError
-        _only({*map(_DTYPE, tensors)})  # PyTorch would promote them without a word
-        try:
-            stacked = load_torch().stack(tensors)
-        except RuntimeError:
-            raise _UnlikeError from None
-        return shared_array(stacked)
+        return _make(kind, [_transposed(column) for column in zip(*nodes, strict=True)])
+    if issubclass(kind, np.generic):
+        return _Plain(nodes)
+    raise _UnlikeError
+
+
+def _tensor_column(tensors: Sequence[Any]) -> TensorColumn:
+    if tensors[0].nbytes > _SMALL_BYTES:
+        raise _UnlikeError
+    _only({*map(_DTYPE, tensors)})  # PyTorch would promote them without a word
+    return TensorColumn(tensors)
 
 
 _DTYPE: Callable[[Any], Any] = attrgetter("dtype")
@@ -135,14 +178,3 @@ def _is_named(kind: Any) -> bool:
 
 def _make(kind: Any, parts: Sequence[Any]) -> Any:
     return kind._make(parts) if _is_named(kind) else kind(parts)
-
-
-def _as_objects(leaves: Sequence[Any]) -> NDArray[Any]:
-    """Give leaves as an array that hands out the very same, so that each keeps its type."""
-    objects = np.empty(len(leaves), dtype=object)
-    if isinstance(leaves[0], np.ndarray) or np.ndarray in set(map(type, leaves)):
-        for row, leaf in enumerate(leaves):  # NumPy would take them apart
-            objects[row] = leaf
-    else:
-        objects[:] = cast(Any, leaves)
-    return objects

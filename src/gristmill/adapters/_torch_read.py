@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._columns import Columns
+from gristmill._columns import Columns, RaggedError, as_key
 from gristmill._tree import children, flatten
 from gristmill.adapters._torch_convert import many_to_numpy, to_numpy
 from gristmill.adapters._torch_random import DrawWatch
@@ -100,7 +100,7 @@ class SubsetReader:
         self.is_fixed = inner.is_fixed
 
     def read(self, indices: Span) -> Columns | list[Element]:
-        return self._inner.read(self._picks[_as_key(indices)])
+        return self._inner.read(self._picks[as_key(indices)])
 
     def read_one(self, index: int) -> Element:
         return self._inner.read_one(int(self._picks[index]))
@@ -119,7 +119,7 @@ class ConcatReader:
         self.is_fixed = all(part.is_fixed for part in parts)
 
     def read(self, indices: Span) -> Columns | list[Element]:
-        keys = np.arange(len(self))[_as_key(indices)] if isinstance(indices, range) else indices
+        keys = np.arange(len(self))[as_key(indices)] if isinstance(indices, range) else indices
         numbers = np.searchsorted(self._ends, keys, side="right")
         within = keys - np.concatenate([[0], self._ends])[numbers]
         first = int(numbers[0]) if len(numbers) else 0
@@ -141,13 +141,6 @@ class ConcatReader:
         return int(self._ends[-1])
 
 
-def _as_key(indices: Span) -> Any:
-    """Give what NumPy indexes with: it would go through a range one by one."""
-    if isinstance(indices, range):
-        return slice(indices.start, indices.stop if indices.stop >= 0 else None, indices.step)
-    return indices
-
-
 def _merged_columns(
     parts: list[tuple[Indices, Columns | list[Element]]], count: int
 ) -> Columns | None:
@@ -156,7 +149,10 @@ def _merged_columns(
     for rows, data in parts:
         if not isinstance(data, Columns):
             return None
-        trees.append((rows, data.gather()))
+        try:
+            trees.append((rows, data.gather()))
+        except RaggedError:
+            return None
     if len({_kind(tree) for _, tree in trees}) > 1:
         return None
     flat = [(rows, *flatten(tree)) for rows, tree in trees]

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gristmill._extras import load_extra
 from gristmill.errors import MissingExtraError, SourceError
@@ -42,6 +43,18 @@ def shared_array(tensor: Any) -> Any:
         return tensor.numpy()
     except (RuntimeError, TypeError):
         return _shared_with_care(tensor)
+
+
+def as_tensor(array: NDArray[Any]) -> Any:
+    """Give an array as a tensor on the same memory, to be written to; None if it has no such type.
+
+    >>> as_tensor(np.zeros(2, np.float32))
+    tensor([0., 0.])
+    """
+    try:
+        return load_torch().from_numpy(array)
+    except TypeError:
+        return None
 
 
 def own_array(tensor: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._columns import Columns
+from gristmill._columns import Columns, RaggedError
 from gristmill._tree import map_leaves
 from gristmill.batch import stack
 from gristmill.errors import BatchError
@@ -80,12 +80,12 @@ def make_batch(
 
 def _gather(part: Columns, allocate: Callable[..., NDArray[Any]]) -> Element:
     """Give columns as a batch; its texts are stacked as those of rows are."""
-    gathered = part.gather(allocate)
-    if not part.holds_objects:
-        return gathered
     try:
+        gathered = part.gather(allocate)
+        if not part.holds_objects:
+            return gathered
         return map_leaves(lambda array: _stacked(array, allocate), gathered)
-    except BatchError:
+    except (BatchError, RaggedError):
         return stack(part.rows(), allocate)  # which names the leaf and the record
 
 

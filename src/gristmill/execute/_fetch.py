@@ -144,7 +144,9 @@ def _source(node: SourceNode) -> Fetch:
     read = record_reader(node, blamed=node)
 
     def fetch(indices: Indices) -> Outcome:
-        return read(indices % length, index_track(indices))
+        keys = indices % length
+        run = _as_run(keys)  # which sources read faster
+        return read(keys if run is None else run, index_track(indices))
 
     return fetch
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gristmill._columns import Columns, is_columnar, split_rows
+from gristmill._columns import Columns, RaggedError, is_columnar, split_rows
 from gristmill._seed import GeneratorState, first_states, generators
 from gristmill._span import as_indices
 from gristmill._tree import leaves_with_paths, map_leaves
@@ -27,6 +27,8 @@ def map_step(node: MapNode) -> Callable[[Block], Outcome]:
             return _map_rows(node, block)
         try:
             columns = _map_columns(node, function, data)
+        except RaggedError:
+            return _map_rows(node, block)
         except Exception as error:
             return _map_up_to_the_failure(node, function, block, data, error)
         if is_columnar(columns):
