@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill._example import format_example
+from gristmill._example import find_features, format_example, take_floats, take_integers
 from gristmill.adapters._tfds_decode import Decoder, Features
-from gristmill.adapters._tfds_examples import find_features, take_floats, take_integers
 from gristmill.adapters._tfds_layout import describe
 from gristmill.testing._records import difference
 from tests.adapters.tfds_builders import as_file, picture, tfds

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill._example._varint import join_varints
 from gristmill.errors import FormatError
 
 Values: TypeAlias = list[bytes] | NDArray[np.float32] | NDArray[np.int64]
@@ -181,18 +182,10 @@ def _few_ints(raw: bytes) -> NDArray[np.int64]:
 
 def _many_ints(raw: bytes) -> NDArray[np.int64]:
     digits = np.frombuffer(raw, np.uint8)
-    ends = np.flatnonzero(digits < 128) + 1
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-    sizes = ends - starts
-    longest = int(sizes.max())
-    if longest > 10:
+    values = join_varints(digits, digits < 128)
+    if values is None:
         raise _no_example(_TOO_LONG, 0)
-    values = (digits[starts] & 127).astype(np.uint64)
-    for place in range(1, longest):
-        more = np.flatnonzero(sizes > place)
-        value = (digits[starts[more] + place] & 127).astype(np.uint64)
-        values[more] |= value << np.uint64(7 * place)
-    return values.view(np.int64)
+    return values
 
 
 def _no_example(fact: str, offset: int) -> FormatError:

@@ -7,8 +7,7 @@ import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.adapters._png import decode_pngs
-from gristmill.adapters._tfds_examples import (
+from gristmill._example import (
     BYTES,
     FLOATS,
     INTEGERS,
@@ -17,6 +16,7 @@ from gristmill.adapters._tfds_examples import (
     take_floats,
     take_integers,
 )
+from gristmill.adapters._png import decode_pngs
 from gristmill.adapters._tfds_layout import PICTURE, TEXT, Layout, Leaf
 from gristmill.types import Element, Indices
 

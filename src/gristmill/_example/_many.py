@@ -17,6 +17,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill._example._varint import join_varints
 from gristmill.types import Indices
 
 _FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 that tell their length
@@ -26,7 +27,6 @@ BYTES, FLOATS, INTEGERS = 0x0A, 0x12, 0x1A
 _MOST_FEATURES = 256
 _LONGEST_LENGTH = 5
 """Bytes of a length: protobuf's messages are shorter than 2 GB."""
-_LONGEST_NUMBER = 10
 _PADDING = 16
 """Bytes that may be looked at behind the last message."""
 
@@ -203,15 +203,4 @@ def _numbers(digits: NDArray[np.uint8], is_last: NDArray[np.bool_]) -> NDArray[A
         high = digits[is_last].astype(np.int16)
         low = np.concatenate((np.zeros(1, np.uint8), digits[:-1]))[is_last]
         return np.where(low >= 128, high << 7 | (low & 127), high)
-    lasts = np.flatnonzero(is_last)
-    firsts = np.concatenate((np.zeros(1, np.int64), lasts[:-1] + 1))
-    sizes = lasts - firsts + 1
-    longest = int(sizes.max())
-    if longest > _LONGEST_NUMBER:
-        return None
-    values = (digits[firsts] & 127).astype(np.uint64)
-    for place in range(1, longest):
-        more = np.flatnonzero(sizes > place)
-        byte = (digits[firsts[more] + place] & 127).astype(np.uint64)
-        values[more] |= byte << np.uint64(7 * place)
-    return values.view(np.int64)
+    return join_varints(digits, is_last)
