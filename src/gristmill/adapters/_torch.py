@@ -67,8 +67,9 @@ def from_torch(
         dataset: Anything with `__len__` and `__getitem__`, or with `__iter__`.
         seed: For a dataset whose items draw from the global generators of PyTorch, NumPy or
             `random`, and which is an error without: each item is then read with generators that
-            come from the seed and its index, in each epoch others, and one item at a time. Let
-            no other thread of the program draw from them meanwhile.
+            come from the seed and its index, and one item at a time. In each epoch they are others,
+            but in a `DataLoader`, whose sampler tells which record it is and not the epoch. Let no
+            other thread of the program draw from them meanwhile.
         collate_fn: What makes a batch of a list of items, as in PyTorch. `batch` then calls it, and
             gives its tensors as arrays; the elements before are the items as they are.
     """
