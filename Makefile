@@ -17,7 +17,7 @@ examples: $(VENV)/examples.stamp ## Install the loaders to compare with, and run
 	$(BIN)/python examples/mnist_five_ways.py $(DATA:%=--data %) $(EXAMPLE)
 
 test: check ## Run every check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/test.stamp ## Run the linter and the type checker
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,3 +27,13 @@ def _run_ahead_from_the_start() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_stream, "BUSY_SHARE", 0.0)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collect_only_what_tests_make() -> None:
+    """Keep the garbage collector from the libraries that are imported by now.
+
+    With PyTorch, TensorFlow and JAX in one process a collection takes most of a second, and many
+    tests ask for some.
+    """
+    gc.freeze()

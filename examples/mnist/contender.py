@@ -16,3 +16,4 @@ class Contender:
     name: str
     batches: Callable[[], Iterable[Batch]]
     peer: str | None = None  # for ours: who reads the same dataset
+    first: Callable[[], Batch] | None = None  # a batch to compile for, if not one of `batches()`

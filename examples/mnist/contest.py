@@ -69,7 +69,8 @@ def warm_up(contender, num_images):
 
     One batch of it is read for this.
     """
-    images, labels = map(np.asarray, next(iter(contender.batches())))
+    batch = next(iter(contender.batches())) if contender.first is None else contender.first()
+    images, labels = map(np.asarray, batch)
     params = init_params()
     for size in {len(labels), num_images % len(labels) or len(labels)}:
         dummy = np.zeros((size, *images.shape[1:]), images.dtype), np.zeros(size, labels.dtype)

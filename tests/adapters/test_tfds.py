@@ -26,8 +26,6 @@ from tests.adapters.tfds_builders import (
     tfds,
 )
 
-pytestmark = pytest.mark.xdist_group("tfds")  # so that one process prepares the datasets
-
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:

@@ -16,7 +16,6 @@ from gristmill.adapters._tfds_layout import describe
 from gristmill.testing._records import difference
 from tests.adapters.tfds_builders import as_file, picture, tfds
 
-pytestmark = pytest.mark.xdist_group("tfds")
 
 FEATURES = tfds.features.FeaturesDict(
     {
