@@ -16,7 +16,6 @@ from gristmill.adapters._tfds_layout import describe
 from gristmill.testing._records import difference
 from tests.adapters.tfds_builders import as_file, picture, tfds
 
-
 FEATURES = tfds.features.FeaturesDict(
     {
         "a": tfds.features.Tensor(shape=(3,), dtype=np.uint8),
