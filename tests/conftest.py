@@ -34,6 +34,7 @@ def _collect_only_what_tests_make() -> None:
     """Keep the garbage collector from the libraries that are imported by now.
 
     With PyTorch, TensorFlow and JAX in one process a collection takes most of a second, and many
-    tests ask for some.
+    tests ask for some. What earlier tests left goes first: frozen it would never.
     """
+    gc.collect()
     gc.freeze()
