@@ -12,6 +12,7 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from PIL import Image as Pictures
 
 from gristmill import (
@@ -299,7 +300,6 @@ def test_a_transform_gets_blocks_of_rows():
 
 
 def test_tensors_that_a_transform_gives_become_arrays():
-    torch = pytest.importorskip("torch")
     dataset = rows().with_transform(lambda batch: {"x": torch.tensor(batch["x"])})
 
     assert [type(row["x"]) for row in ours(dataset)][:1] == [np.ndarray]
