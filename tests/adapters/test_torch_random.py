@@ -188,13 +188,14 @@ def test_with_a_seed_the_stream_is_the_same_whoever_reads_it():
 def test_with_a_seed_a_stream_goes_on_where_it_was():
     dataset = seeded().batch(3).to_iter_dataset()
     whole = everything(dataset)
-    iterator, other = iter(dataset), iter(dataset)
-    for _ in range(3):
-        next(iterator)
+    # Closed, as one that reads ahead would seed the generators under the tests that follow.
+    with iter(dataset) as iterator, iter(dataset) as other:
+        for _ in range(3):
+            next(iterator)
 
-    other.set_state(iterator.get_state())
+        other.set_state(iterator.get_state())
 
-    assert difference(whole[3:], list(other)) is None
+        assert difference(whole[3:], list(other)) is None
 
 
 def test_with_a_seed_the_generators_are_as_before():
