@@ -92,6 +92,9 @@ class FixedPace:
     def observe(self, size: int, seconds: float) -> None:
         """Learn nothing."""
 
+    def lengthen(self) -> None:
+        """Stay as it is."""
+
 
 @given(
     pipeline=pipelines(),

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -24,6 +25,8 @@ from tests.faults.processes import (  # noqa: E402
     workers_of,
 )
 from tests.faults.scripts import Script  # noqa: E402
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` makes programs deaf to it
 
 
 @pytest.fixture
