@@ -27,12 +27,13 @@ def bare(data: Mnist, *, items: str) -> Start:
         for first in range(0, len(dataset), BATCH_SIZE):
             last = min(first + BATCH_SIZE, len(dataset))
             images, labels = zip(*map(dataset.__getitem__, range(first, last)), strict=True)
-            yield _stacked(images), _stacked(labels)
+            yield stacked(images), stacked(labels)
 
     return start
 
 
-def _stacked(leaves: Sequence[Any]) -> Any:
+def stacked(leaves: Sequence[Any]) -> Any:
+    """The fastest way to one array."""
     if isinstance(leaves[0], torch.Tensor):
         return torch.stack(leaves).numpy()
     if isinstance(leaves[0], int):

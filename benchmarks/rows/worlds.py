@@ -27,6 +27,9 @@ def measure_torch(
 ) -> Measurement:
     """Time an epoch of flat images as floats; with workers the steady part of ten of them."""
     data = _mnist.load(settings.data)
+    if contender.program.startswith("limit_processes:"):
+        records_per_s, records = program(data, settings.max_seconds, **contender.arguments)
+        return Measurement(metrics={"records_per_s": records_per_s}, records=records, complete=True)
     images = data.images.reshape(len(data.images), -1).astype(np.float32)
     start = program(data, **contender.arguments)
     if contender.worker_count:
@@ -85,15 +88,19 @@ def _torch(items: str, what: str, *, worker_count: int) -> Row:
         made("PyTorch", "default collate", Role.PEER, "torch", program),
     )
     ours = made("gristmill", "from_torch", Role.OURS, "gristmill", "gristmill_worlds:torch_mnist")
-    bare = contender("limit", "bare loop", Role.LIMIT, "torch", "torch_datasets:bare", items=items)
-    limits = () if worker_count else (bare,)
+    loop, processes = "torch_datasets:bare", "limit_processes:torch_items"
+    limit = (
+        contender("limit", "2 bare processes", Role.LIMIT, "torch", processes, items=items)
+        if worker_count
+        else contender("limit", "bare loop", Role.LIMIT, "torch", loop, items=items)
+    )
     with_workers = f", {worker_count} workers, steady state" if worker_count else ", no workers"
     return Row(
         name=f"torch_{items}" + ("_workers" if worker_count else ""),
         title=f"A PyTorch dataset of {what}, in order, batch 128{with_workers}",
         data="mnist",
         measure=measure_torch,
-        contenders=(*peers, *limits, ours),
+        contenders=(*peers, limit, ours),
         targets=(Target(times=1.5, of="PyTorch"),),
         note="The dataset is one object, whoever reads it, and each item is made in Python.",
     )

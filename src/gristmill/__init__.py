@@ -18,6 +18,7 @@ from gristmill._extras import names_on_demand as _names_on_demand
 from gristmill.adapters import from_huggingface, from_tfds, from_torch, to_torch
 from gristmill.checkpoint import SkippedRecord
 from gristmill.dataset import DatasetIterator, IterDataset, MapDataset
+from gristmill.feeding import FeedIterator, feed
 from gristmill.loader import DataLoader, DataLoaderIterator, load
 from gristmill.observe import Stats, StepStats
 from gristmill.options import (
@@ -93,6 +94,7 @@ __all__ = [
     "DataLoader",
     "DataLoaderIterator",
     "DatasetIterator",
+    "FeedIterator",
     "Filter",
     "FilterOperation",
     "FilterTransform",
@@ -136,6 +138,7 @@ __all__ = [
     "constants",
     "errors",
     "experimental",
+    "feed",
     "from_huggingface",
     "from_tfds",
     "from_torch",

@@ -14,6 +14,7 @@ GristmillError
 │   ├── CorruptFileError (ValueError)  it is cut short or damaged
 │   ├── ChangedFileError              it is not the one that was opened or indexed
 │   └── StoreError (ConnectionError)  a remote store did not give it, also after retries
+├── FeedError (ValueError)            a batch cannot go to the devices it is fed to
 ├── StateError (ValueError)           a checkpoint does not fit this pipeline, or is damaged
 ├── ClosedError (ValueError)          the iterator was closed
 ├── WorkerError (RuntimeError)        a worker process died, stopped answering or could not send
@@ -121,6 +122,10 @@ class ChangedFileError(FileError):
 
 class StoreError(FileError, ConnectionError):
     """A remote store did not give a file, also after retries."""
+
+
+class FeedError(GristmillError, ValueError):
+    """A batch cannot go to the devices it is fed to, or processes disagree on it."""
 
 
 class StateError(GristmillError, ValueError):

@@ -1,7 +1,7 @@
 """The keyword face: a source, a sampler and operations make a plan; its iterator runs it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, final
 
 from gristmill._check import as_int, as_kind, as_list
@@ -190,6 +190,8 @@ class DataLoaderIterator(Saved, Iterator[Element]):
         )
         self._validates = validate_state
         self._tally: Tally | None = None
+        self.plan = plan
+        """The pipeline as data."""
         self._run = Run(plan, data_loader.settings, data_loader.words)
         if state is not None:
             self.set_state(state)
@@ -205,7 +207,12 @@ class DataLoaderIterator(Saved, Iterator[Element]):
 
         What was made ahead is not part of it, nor is the executor.
         """
-        return json.dumps(self._run.state).encode()
+        return self.bookmark()()
+
+    def bookmark(self) -> Callable[[], bytes]:
+        """Note where it stands; what is called later gives that state, wherever it is then."""
+        state = self._run.bookmark()
+        return lambda: json.dumps(state()).encode()
 
     def set_state(self, state: bytes) -> None:
         """Go on from a place. A state that does not fit is refused and changes nothing.

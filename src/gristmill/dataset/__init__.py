@@ -32,7 +32,6 @@ from gristmill.dataset._packing import (
 from gristmill.dataset._performance import PerformanceConfig, pick_performance_config
 from gristmill.dataset._prefetch import (
     ThreadPrefetchDatasetIterator,
-    device_put,
     multithread_prefetch,
 )
 from gristmill.dataset._rng_pool import RngPool
@@ -95,7 +94,6 @@ __all__ = [
     "apply_transformations",
     "assert_equal_output_after_checkpoint",
     "batch_and_pad",
-    "device_put",
     "get_element_spec",
     "get_next_index",
     "index_shuffle",

@@ -1,7 +1,7 @@
 """Iterators of datasets: streams that can tell where they stand, and go on from there."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar, final
 
@@ -83,6 +83,10 @@ class StreamIterator(DatasetIterator[T]):
 
     def get_state(self) -> dict[str, Any]:
         return self._run.state
+
+    def bookmark(self) -> Callable[[], dict[str, Any]]:
+        """Note where it stands; what is called later gives that state."""
+        return self._run.bookmark()
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._run.restore(state)

@@ -11,14 +11,13 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import TypeVar, final
+from typing import final
 
+from gristmill._pump import get
 from gristmill.execute._block import Block
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._stage import Stage
 from gristmill.execute._track import Cursor
-
-T = TypeVar("T")
 
 BUFFER_BLOCKS = 2
 """Blocks that wait for the consumer: one would do, the second evens out their varying times."""
@@ -57,7 +56,7 @@ class Ahead:
 
     def pull(self) -> Outcome | None:
         """Give what comes next; the last thing, an error or the end, again and again."""
-        outcome = _get(self._ready)
+        outcome = get(self._ready)
         if _ends(outcome):
             self._ready.put(outcome)
         self._room.put(None)
@@ -106,15 +105,6 @@ class Ahead:
         self._room.get()
         self._ready.put(outcome)
         return not (self._is_stopped or _ends(outcome))
-
-
-def _get(queue: "SimpleQueue[T]") -> T:
-    """Wait for an item; a Ctrl-C that comes just before the wait is seen at the next look."""
-    while True:
-        try:
-            return queue.get(timeout=0.1)
-        except Empty:
-            continue
 
 
 def _ends(outcome: Outcome | None) -> bool:

@@ -27,6 +27,9 @@ LATE = 3.0
 SPARE_BYTES = 128 << 20
 """What may be ahead of a late range, unless the user grants another amount."""
 
+WARM_BYTES = 4 << 20
+"""A block of many small batches takes no more: what does not fit into a cache is slower to fill."""
+
 CALM_BLOCKS = 64
 """So many without a worker having to wait, and less is taken on: memory in use stays warm."""
 
@@ -35,7 +38,8 @@ CALM_BLOCKS = 64
 class ProcessExecutor(Executor):
     """Computes ranges in processes of their own."""
 
-    block_seconds = 0.005
+    block_seconds = 0.016
+    """Longer than others: each wakes threads of the parent, on cores that the workers need."""
 
     def __init__(
         self,
@@ -101,6 +105,7 @@ class ProcessExecutor(Executor):
         if not self._bytes_per_position:
             return None
         share = (self._budget or SPARE_BYTES) / (2 * self._num_workers)
+        share = min(share, WARM_BYTES)
         return max(1, int(share / self._bytes_per_position))
 
     def submit(self, positions: range) -> None:

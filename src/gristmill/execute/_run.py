@@ -1,6 +1,6 @@
 """A plan that runs, can say where it stands, and goes on from there: what both faces share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 from gristmill.checkpoint import Position, State, check_shard, decode_state, encode_state
@@ -51,17 +51,28 @@ class Run:
     @property
     def state(self) -> dict[str, Any]:
         """Where it stands, as JSON."""
-        if self._is_lockstep:
-            taken = self._takings[0][0][0] if self._takings else 0
-            number = taken + self.stream.cursor[0] * self._shard.shard_count
-            return encode_state(State(positions=(Position((number,)),), shard=None), self._words)
-        state = State(
-            positions=(self.stream.position,),
-            shard=self._index_and_count,
-            takings=self._takings,
-            is_contiguous=self._is_contiguous,
-        )
-        return encode_state(state, self._words)
+        return self.bookmark()()
+
+    def bookmark(self) -> Callable[[], dict[str, Any]]:
+        """Note where it stands; what is called later gives that state, wherever it is then."""
+        find, takings, is_contiguous = self.stream.bookmark(), self._takings, self._is_contiguous
+
+        def state() -> dict[str, Any]:
+            position = find()
+            if self._is_lockstep:
+                taken = takings[0][0][0] if takings else 0
+                number = taken + position.cursor[0] * self._shard.shard_count
+                whole = State(positions=(Position((number,)),), shard=None)
+                return encode_state(whole, self._words)
+            part = State(
+                positions=(position,),
+                shard=self._index_and_count,
+                takings=takings,
+                is_contiguous=is_contiguous,
+            )
+            return encode_state(part, self._words)
+
+        return state
 
     def restore(self, given: Any, *, validates: bool = True) -> None:
         """Go on from a state. One that does not fit is refused and changes nothing."""

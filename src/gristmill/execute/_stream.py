@@ -10,6 +10,7 @@ import math
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from typing import final
 
@@ -72,8 +73,17 @@ class Stream:
     @property
     def position(self) -> Position:
         """Where the stream goes on, and what it left out up to there."""
-        cursor = self.cursor
-        return Position(cursor, tuple(skip for skip in self._skips if skip[0] <= cursor))
+        return self.bookmark()()
+
+    def bookmark(self) -> Callable[[], Position]:
+        """Note the present place; what is called later gives it, wherever the stream is then."""
+        handout, num_waiting, skips = self._handout, len(self._handout.waiting), self._skips
+
+        def position() -> Position:
+            cursor = handout.cursor_before(num_waiting)
+            return Position(cursor, tuple(skip for skip in skips if skip[0] <= cursor))
+
+        return position
 
     @property
     def skipped(self) -> list[SkippedRecord]:
@@ -247,10 +257,14 @@ class _Handout:
     @property
     def cursor(self) -> Cursor:
         """Where to go on after the last element that was taken from `waiting`."""
+        return self.cursor_before(len(self.waiting))
+
+    def cursor_before(self, num_waiting: int) -> Cursor:
+        """Tell where to go on when so many are waiting."""
         track = self._track
-        if track is None or len(track) == len(self.waiting):
+        if track is None or len(track) == num_waiting:
             return self._start
-        return track.after(len(track) - len(self.waiting) - 1)
+        return track.after(len(track) - num_waiting - 1)
 
     @property
     def end(self) -> Cursor:

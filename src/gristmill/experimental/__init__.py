@@ -32,7 +32,6 @@ from gristmill.dataset import (
     apply_transformations,
     assert_equal_output_after_checkpoint,
     batch_and_pad,
-    device_put,
     get_element_spec,
     get_next_index,
     index_shuffle,
@@ -40,6 +39,7 @@ from gristmill.dataset import (
     pick_performance_config,
     set_next_index,
 )
+from gristmill.feeding import device_put
 from gristmill.transforms import FlatMap as FlatMapTransform
 from gristmill.transforms import MapWithIndex as MapWithIndexTransform
 

@@ -1,0 +1,105 @@
+"""Make things in a background thread, a few ahead of who takes them.
+
+Ctrl-C may hit who takes anywhere, so no lock is held there: it speaks with the thread through
+`SimpleQueue`s.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar, final
+
+T = TypeVar("T")
+
+
+@final
+class Pump(Generic[T]):
+    """A thread that calls a function again and again, until it raises or is told to stop.
+
+    >>> numbers = iter(range(3))
+    >>> pump = Pump(numbers.__next__, 2, name="example")
+    >>> pump.start()
+    >>> pump.take(), pump.take(), pump.take()
+    (0, 1, 2)
+    >>> pump.take()
+    Traceback (most recent call last):
+    StopIteration
+    """
+
+    def __init__(self, make: Callable[[], T], size: int, *, name: str) -> None:
+        """Make at most `size` things that nobody has taken, the one under way included."""
+        self.error: BaseException | None = None
+        """What the function raised in the end, its StopIteration included, once that was met."""
+        self._ready: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(size):
+            self._room.put(None)
+        self._is_stopped = threading.Event()
+        self._has_ended: SimpleQueue[None] = SimpleQueue()
+        self._thread = threading.Thread(
+            target=_run,
+            args=(make, self._room, self._ready, self._is_stopped, self._has_ended),
+            name=name,
+            daemon=True,
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def take(self) -> T:
+        """Give what comes next, or raise what stands in its place: that again and again."""
+        if self.error is not None:
+            raise self.error
+        made: Any
+        made, self.error = get(self._ready)
+        if self.error is not None:
+            raise self.error
+        self._room.put(None)
+        return made
+
+    def stop(self) -> None:
+        """Tell the thread to end after what it is at."""
+        self._is_stopped.set()
+        self._room.put(None)
+
+    def wait(self, *, seconds: float | None = None) -> None:
+        """Wait until the thread has ended; for so long at most, as no function can be stopped."""
+        if threading.current_thread() is self._thread:
+            return
+        if seconds is None:
+            get(self._has_ended)
+        else:
+            with contextlib.suppress(Empty):
+                self._has_ended.get(timeout=seconds)
+
+
+def _run(
+    make: Callable[[], T],
+    room: "SimpleQueue[None]",
+    ready: "SimpleQueue[tuple[T | None, BaseException | None]]",
+    is_stopped: threading.Event,
+    has_ended: "SimpleQueue[None]",
+) -> None:
+    """Fill the store whenever there is room; holds nothing of what it has made."""
+    while True:
+        room.get()
+        if is_stopped.is_set():
+            break
+        try:
+            ready.put((make(), None))
+        except BaseException as error:  # whatever it is, who takes raises it
+            if not is_stopped.is_set():
+                ready.put((None, error))
+            break
+    has_ended.put(None)
+
+
+def get(queue: "SimpleQueue[T]") -> T:
+    """Wait for an item; a Ctrl-C that comes just before the wait is seen at the next look."""
+    while True:
+        try:
+            return queue.get(timeout=0.1)
+        except Empty:
+            continue
