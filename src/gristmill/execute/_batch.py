@@ -18,7 +18,7 @@ from gristmill.execute._block import Block, concatenate
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._stage import Stage, UpperStage
 from gristmill.execute._track import Cursor
-from gristmill.observe import StepClock
+from gristmill.observe import StepClock, named
 from gristmill.plan import BatchNode
 from gristmill.types import Element
 
@@ -31,7 +31,7 @@ def batch_reader(
     node: BatchNode, read_parent: Callable[[range], Outcome], allocate: Callable[..., NDArray[Any]]
 ) -> Callable[[range], Outcome]:
     """Give the function that reads whole batches, after one read of the parent for all of them."""
-    run = partial(make_batches, node, allocate=allocate)
+    run = named(node.label, partial(make_batches, node, allocate=allocate))
     total = node.parent.length()
 
     def read(positions: range) -> Outcome:
@@ -100,6 +100,7 @@ class BatchStage(UpperStage):
     def __init__(self, node: BatchNode, parent: Stage, clock: StepClock) -> None:
         super().__init__(parent)
         self._node = node
+        self._make = named(node.label, partial(make_batches, node))
         self._clock = clock
         self._pending: list[Block] = []
 
@@ -116,7 +117,7 @@ class BatchStage(UpperStage):
         block = concatenate(self._pending)
         self._pending = [block[ready:]] if ready < count else []
         outcome = Outcome(Block.empty()) if outcome is None else outcome
-        made = replace(outcome, block=block[:ready]).then(partial(make_batches, self._node))
+        made = replace(outcome, block=block[:ready]).then(self._make)
         self._clock.add(time.perf_counter() - start)
         return made
 

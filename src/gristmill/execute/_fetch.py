@@ -13,13 +13,14 @@ from gristmill._seed import generators, indexed_states
 from gristmill._span import as_indices
 from gristmill.errors import PlanError
 from gristmill.execute._batch import make_batch
-from gristmill.execute._blame import blame, call_each
+from gristmill.execute._blame import blame, call_each, step_name
 from gristmill.execute._block import Block
 from gristmill.execute._flat_map import splitter
 from gristmill.execute._map import map_step
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._sample import in_windows, record_reader
 from gristmill.execute._track import index_track
+from gristmill.observe import named, traced
 from gristmill.plan import (
     BatchNode,
     ChooseNode,
@@ -119,6 +120,7 @@ def around_none(run: Callable[[Block], Outcome], block: Block) -> Outcome:
 
 def _then(node: Any, run: Callable[[Block], Outcome]) -> Fetch:
     fetch = open_fetch(node.parent)
+    run = named(node.label, run)
     if not _is_full(node.parent):
         run = partial(around_none, run)
     return lambda indices: fetch(indices).then(run)
@@ -141,7 +143,7 @@ def _nothing(node: Node, indices: Indices) -> Outcome:
 
 def _source(node: SourceNode) -> Fetch:
     length = node.length()
-    read = record_reader(node, blamed=node)
+    read = named(step_name(node), record_reader(node, blamed=node))
 
     def fetch(indices: Indices) -> Outcome:
         keys = indices % length
@@ -256,13 +258,14 @@ def _batch(node: BatchNode, fetch: Fetch, allocate: Allocate, indices: Indices) 
     made = fetch(np.arange(len(offsets)) + offsets)
     data = made.block.data if node.function is None else made.block.rows()
     batches: list[Element] = []
-    error = made.error
+    error, name = made.error, node.label
     for end, size in zip(ends.tolist(), sizes.tolist(), strict=True):
         if end > len(made.block):
             break
         part = data[end - size : end]
         try:
-            batch = make_batch(node, part, allocate)
+            with traced(name):
+                batch = make_batch(node, part, allocate)
             if batch is None:
                 raise PlanError("The batch is None, which stands for an absent element.")
         except Exception as raised:

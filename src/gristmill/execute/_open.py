@@ -14,7 +14,7 @@ from gristmill.execute._portion import PacedStage, PortionStage
 from gristmill.execute._processes import ProcessExecutor
 from gristmill.execute._reader import cut_plan, open_reader
 from gristmill.execute._stack import stack_stages, stack_steps
-from gristmill.execute._stage import Stage
+from gristmill.execute._stage import NamedStage, Stage
 from gristmill.execute._streams import open_stateful
 from gristmill.execute._threads import ThreadExecutor
 from gristmill.execute._tune import TunedStage, Way
@@ -149,6 +149,7 @@ def _open_upper(
             stage = open_stateful(node, parents, num_flat_maps=num_splits)
         finally:
             _outer.reset(outer)
+    stage = NamedStage(stage, node.label)
     if not steps:
         return stage
     portions = PortionStage(stage)

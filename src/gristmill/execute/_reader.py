@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gristmill.execute._access import access_reader
 from gristmill.execute._batch import batch_reader
+from gristmill.execute._blame import step_name
 from gristmill.execute._block import Block
 from gristmill.execute._fetch import around_none
 from gristmill.execute._filter import filter_step
@@ -29,6 +30,7 @@ from gristmill.execute._sample import sample_reader
 from gristmill.execute._tolerate import tolerant_reader, tolerant_step
 from gristmill.execute._track import Cursor
 from gristmill.execute._waiting import Stopwatch
+from gristmill.observe import named
 from gristmill.plan import (
     AccessNode,
     BatchNode,
@@ -126,7 +128,7 @@ def open_reader(cut: Cut, allocate: Allocate = np.empty) -> Read:
             is_strict=cut.is_strict,
         )
     else:
-        read = sample_reader(base, num_flat_maps=num_splits)
+        read = named(step_name(base), sample_reader(base, num_flat_maps=num_splits))
     if cut.skips_errors:
         read = tolerant_reader(base, read, num_flat_maps=num_splits)
     read = _timed(read)
@@ -141,6 +143,10 @@ def open_reader(cut: Cut, allocate: Allocate = np.empty) -> Read:
 
 def step_runner(step: Step, later: Sequence[Step | BatchNode]) -> Callable[[Block], Outcome]:
     """Give the function that runs a step on a block; `later` are the steps above it."""
+    return named(step.label, _runner(step, later))
+
+
+def _runner(step: Step, later: Sequence[Step | BatchNode]) -> Callable[[Block], Outcome]:
     match step:
         case MapNode():
             return partial(around_none, map_step(step)) if step.skips_none else map_step(step)

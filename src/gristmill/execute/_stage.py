@@ -8,7 +8,7 @@ from typing import final
 from gristmill.execute._block import Block
 from gristmill.execute._outcome import Outcome
 from gristmill.execute._track import Cursor
-from gristmill.observe import StepClock
+from gristmill.observe import StepClock, traced
 
 
 class Stage(ABC):
@@ -70,6 +70,22 @@ class UpperStage(Stage):
 
     def dispose(self) -> None:
         self.parent.dispose()
+
+
+@final
+class NamedStage(UpperStage):
+    """Another stage, whose work has a name in profiles."""
+
+    def __init__(self, parent: Stage, name: str) -> None:
+        super().__init__(parent)
+        self._name = name
+
+    def pull(self) -> Outcome | None:
+        with traced(self._name):
+            return self.parent.pull()
+
+    def seek(self, cursor: Cursor) -> Cursor:
+        return self.parent.seek(cursor)
 
 
 @final

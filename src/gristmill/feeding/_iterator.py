@@ -14,7 +14,7 @@ from gristmill.feeding._hosts import Hosts, JobBoard
 from gristmill.feeding._last import Last
 from gristmill.feeding._place import Place
 from gristmill.feeding._steps import Source, Step, Steps, bookmark_of
-from gristmill.observe import Stats
+from gristmill.observe import Stats, traced
 
 PATIENCE_SECONDS = 1.0
 """How long to wait for a function of the user's to end before closing what it runs on."""
@@ -40,8 +40,6 @@ class FeedIterator(DatasetIterator[Any]):
         self._is_unsure = False
         self._is_closed = False
         self._clock = _Clock()
-        jax: Any = load_extra("jax", extra="jax", wanted_by="`feed`")
-        self._annotate = jax.profiler.TraceAnnotation
 
     def __next__(self) -> Any:
         asked_at = time.perf_counter()
@@ -50,7 +48,7 @@ class FeedIterator(DatasetIterator[Any]):
         run = self._started()
         self._is_unsure = True
         try:
-            with self._annotate("gristmill: wait"):
+            with traced("wait"):
                 step = run.take()
         except BaseException as error:
             if error is run.error:

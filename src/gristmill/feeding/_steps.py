@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, final
 
-from gristmill._extras import load_extra
 from gristmill.feeding._hosts import Hosts
 from gristmill.feeding._last import Fitted, Last, num_rows
 from gristmill.feeding._place import Place
+from gristmill.observe import traced
 from gristmill.types import Tree
 
 
@@ -38,21 +38,18 @@ class Steps:
         self._place = place
         self._last = last
         self._hosts = hosts
-        self._annotate: Any = load_extra(
-            "jax", extra="jax", wanted_by="`feed`"
-        ).profiler.TraceAnnotation
         self._has_ended = False
         self._shapes: Tree = None
 
     def __call__(self) -> Step:
-        with self._annotate("gristmill: load"):
+        with traced("load"):
             fitted = self._load()
         if self._hosts is not None:
-            with self._annotate("gristmill: agree"):
+            with traced("agree"):
                 fitted = self._agreed(self._hosts, fitted)
         if fitted is None:
             raise StopIteration
-        with self._annotate("gristmill: put"):
+        with traced("put"):
             batch = self._last.join(*self._place.put(fitted.batch, fitted.mask))
         return Step(batch, bookmark_of(self._source))
 

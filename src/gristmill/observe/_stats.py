@@ -53,6 +53,17 @@ class Stats:
         """The share of the time that the user's code waited for data."""
         return self.waited_s / self.elapsed_s if self.elapsed_s else 0.0
 
+    def summary(self) -> str:
+        """Say in a line how much of the time the user's code waited for data.
+
+        >>> Stats(elements=120, elapsed_s=3.2, waited_s=0.0104).summary()
+        'waited for data 0.3% of the time: 0.01 s of 3.20 s, 120 elements'
+        """
+        return (
+            f"waited for data {100 * self.waited_share:.1f}% of the time: {self.waited_s:.2f} s of "
+            f"{self.elapsed_s:.2f} s, {self.elements:,} elements"
+        )
+
 
 def add_stats(parts: Iterable[Stats]) -> Stats:
     """Add up what several iterators did; how they run is taken from the last.
