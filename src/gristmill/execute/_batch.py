@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, final
 
-import numpy as np
 from numpy.typing import NDArray
 
+from gristmill._aligned import aligned_empty
 from gristmill._columns import Columns, RaggedError
 from gristmill._tree import map_leaves
 from gristmill.batch import stack
@@ -46,7 +46,7 @@ def batch_reader(
 
 
 def make_batches(
-    node: BatchNode, block: Block, *, allocate: Callable[..., NDArray[Any]] = np.empty
+    node: BatchNode, block: Block, *, allocate: Callable[..., NDArray[Any]] = aligned_empty
 ) -> Outcome:
     """Stack every `size` elements of a block, and what is left at its end."""
     data = block.data if node.function is None else block.rows()

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill._aligned import aligned_empty
 from gristmill.execute._access import access_reader
 from gristmill.execute._batch import batch_reader
 from gristmill.execute._blame import step_name
@@ -112,7 +113,7 @@ def splits_batch(plan: Node, cursor: Cursor) -> bool:
     return cursor[0] < num_records and cursor[0] % cut.base.records_per_position > 0
 
 
-def open_reader(cut: Cut, allocate: Allocate = np.empty) -> Read:
+def open_reader(cut: Cut, allocate: Allocate = aligned_empty) -> Read:
     """Give the function that reads a range of positions of the cut's base.
 
     `allocate` makes the arrays of the batches that it gives.
