@@ -58,7 +58,7 @@ def judge_target(row: Row, target: Target, results: list[Result]) -> Verdict:
         return Verdict(target=target, wording=wording)
     if target.of is None:
         reached = ours.median(score.metric)
-        met = score.speed(reached) >= score.speed(target.times)
+        met = reached <= target.times if score.lower_is_better else reached >= target.times
         return Verdict(target=target, wording=wording, reached=reached, met=met)
     role = _ROLES.get(target.of, Role.PEER)
     family = None if target.of in (*_ROLES, "best peer") else target.of

@@ -4,6 +4,7 @@ from benchmarks._model import Row
 from benchmarks.rows import (
     billion,
     datasets,
+    feeding,
     first_batch,
     formats,
     integers,
@@ -52,5 +53,8 @@ ROWS: dict[str, Row] = {
         worlds.HUGGING_FACE,
         worlds.TFDS,
         worlds.TFDS_FIRST,
+        *feeding.TRAINING,
+        *feeding.WAITING,
+        feeding.OVERHEAD,
     )
 }

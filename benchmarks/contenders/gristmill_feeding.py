@@ -1,0 +1,51 @@
+"""gristmill feeding JAX."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import gristmill
+from benchmarks import _torch_mnist
+from benchmarks._mnist import BATCH_SIZE, Mnist
+from benchmarks.contenders._grain_api import Start
+
+
+def columns(data: Mnist, *, worker_count: int) -> Start:
+    """MNIST as two arrays, in order."""
+    loader = gristmill.load(
+        gristmill.ArraySource((data.images, data.labels)),
+        batch_size=BATCH_SIZE,
+        num_epochs=1,
+        worker_count=worker_count,
+    )
+    return lambda: gristmill.feed(loader)
+
+
+def torch_items(data: Mnist, *, items: str, worker_count: int) -> Start:
+    """The dataset that PyTorch's DataLoader gets, too."""
+    dataset: Any = gristmill.from_torch(_torch_mnist.dataset(data, items))
+    options = gristmill.MultiprocessingOptions(num_workers=worker_count)
+    batches = dataset.batch(BATCH_SIZE).to_iter_dataset().mp_prefetch(options)
+    return lambda: gristmill.feed(batches)
+
+
+def overhead(data: Mnist) -> dict[str, Callable[[], Any]]:
+    """A step of the same small work on a batch that was fed, and on one that was only put."""
+    loader = gristmill.load(
+        gristmill.ArraySource((data.images, data.labels)),
+        shuffle=True,
+        seed=0,
+        batch_size=BATCH_SIZE,
+    )
+    fed, bare = gristmill.feed(loader), iter(loader)
+
+    @jax.jit
+    def step(images: jax.Array, labels: jax.Array) -> jax.Array:
+        return jnp.sum(images, dtype=jnp.int32) + jnp.sum(labels)
+
+    return {
+        "feed": lambda: step(*next(fed)).block_until_ready(),
+        "bare": lambda: step(*jax.device_put(next(bare))).block_until_ready(),
+    }

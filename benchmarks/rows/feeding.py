@@ -1,0 +1,230 @@
+"""Training epochs from end to end, and what feeding the device costs beside a bare loop."""
+
+import importlib
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import _mnist, _tfds_mnist
+from benchmarks._check import ContentError, check_workers, dealt, order_of
+from benchmarks._model import Contender, Measurement, Role, Row, Score, Settings, Target, contender
+from benchmarks._processes import count_workers
+
+WARM_UP = 64
+NUM_STEPS = 600
+STEP_SIZE = 0.01
+
+ROUNDS = 15
+STEPS_A_ROUND = 300
+
+
+def measure_training(
+    program: Callable[..., Any], contender: Contender, settings: Settings
+) -> Measurement:
+    """Train the perceptron of the JAX documentation, epoch after epoch; time some steps of it.
+
+    Waiting is the time in the loader's `next`; JAX may be computing meanwhile.
+    """
+    import jax
+
+    mlp: Any = importlib.import_module("gristmill.demo._mlp")  # the demo trains the same
+
+    @jax.jit
+    def update(params: Any, images: Any, labels: Any) -> Any:
+        return mlp.update(params, images.reshape(len(images), -1), labels, STEP_SIZE)
+
+    data = _mnist.load(settings.data)
+    is_tfds = contender.package == "tensorflow_datasets"
+    start = program(settings.data if is_tfds else data, **contender.arguments)
+    num_records = _tfds_mnist.NUM_RECORDS if is_tfds else len(data.labels)
+    batches: Iterator[Any] = itertools.chain.from_iterable(start() for _ in itertools.count())
+    params = mlp.init_params(0)
+    kept: list[bytes] = []
+    waited = begin = 0.0
+    limit, clock = settings.max_seconds, time.perf_counter
+    for number in range(WARM_UP + NUM_STEPS):
+        asked = clock()
+        images, labels = next(batches)
+        waited += clock() - asked
+        if not number:
+            for size in {len(labels), num_records % len(labels)} - {0}:  # compiled beforehand
+                shapes = (size, *images.shape[1:]), size
+                dummy = np.zeros(shapes[0], images.dtype), np.zeros(shapes[1], labels.dtype)
+                jax.block_until_ready(update(params, *dummy))
+        params = update(params, images, labels)
+        kept.append(np.asarray(labels).astype(np.int64).tobytes())
+        if number == WARM_UP // 2:
+            check_workers(count_workers(), contender.worker_count)
+        if number == WARM_UP - 1:
+            jax.block_until_ready(params)
+            begin, waited = clock(), 0.0
+        elif number >= WARM_UP and clock() - begin > limit:
+            break
+    jax.block_until_ready(params)
+    seconds = clock() - begin
+    seen = np.frombuffer(b"".join(kept), np.int64)
+    _check_labels(seen, data.labels[:num_records], contender)
+    timed = len(seen) - WARM_UP * _mnist.BATCH_SIZE
+    return Measurement(
+        metrics={"records_per_s": timed / seconds, "waited_percent": 100 * waited / seconds},
+        records=timed,
+        complete=len(kept) == WARM_UP + NUM_STEPS,
+    )
+
+
+def _check_labels(seen: Any, labels: Any, contender: Contender) -> None:
+    """In order, and over and over."""
+    expected = np.resize(labels, len(seen))
+    if contender.streams > 1:
+        total = _mnist.NUM_REPEATS * len(labels)
+        order = order_of(dealt(total, batch_size=_mnist.BATCH_SIZE, streams=contender.streams))
+        expected = labels[order[: len(seen)] % len(labels)]
+    if not np.array_equal(seen, expected):
+        raise ContentError("The labels trained on are not the source's, in its order.")
+
+
+def measure_overhead(
+    program: Callable[..., Any], contender: Contender, settings: Settings
+) -> Measurement:
+    """Time the same loop over the same loader, fed and with a bare `device_put`, in turns."""
+    data: Path = settings.data
+    ways: dict[str, Callable[[], Any]] = program(_mnist.load(data))
+    for way in ways.values():
+        _time_steps(way)
+    spent: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(ROUNDS):
+        for name in list(ways)[:: 1 if number % 2 else -1]:
+            spent[name].append(_time_steps(ways[name]))
+    differences = [fed - bare for fed, bare in zip(spent["feed"], spent["bare"], strict=True)]
+    return Measurement(
+        metrics={
+            "overhead_us": statistics.median(differences),
+            "feed_us": statistics.median(spent["feed"]),
+            "bare_us": statistics.median(spent["bare"]),
+        },
+        records=2 * ROUNDS * STEPS_A_ROUND,
+        complete=True,
+    )
+
+
+def _time_steps(take: Callable[[], Any]) -> float:
+    """Microseconds for a step, each waited for, as one does who measures a loss."""
+    begin = time.perf_counter()
+    for _ in range(STEPS_A_ROUND):
+        take()
+    return 1e6 * (time.perf_counter() - begin) / STEPS_A_ROUND
+
+
+def _training(worker_count: int) -> tuple[Contender, ...]:
+    torch = contender(
+        "PyTorch",
+        "Pillow images, as in the tutorial",
+        Role.PEER,
+        "torch",
+        "torch_datasets:mnist",
+        items="pictures",
+        jax_docs=True,
+        worker_count=worker_count,
+    )
+    arrays = contender(
+        "PyTorch",
+        "NumPy arrays",
+        Role.PEER,
+        "torch",
+        "torch_datasets:mnist",
+        items="arrays",
+        jax_docs=True,
+        worker_count=worker_count,
+    )
+    tfds = contender(
+        "TFDS", "as_numpy", Role.PEER, "tensorflow_datasets", "tfds:mnist", autocache=True
+    )
+    hf = contender("HF", "iter", Role.PEER, "datasets", "huggingface:mnist", shuffle=False)
+    grain = (
+        contender(
+            "Grain", "2 workers", Role.PEER, "grain", "grain_workers:mnist", worker_count=2,
+            streams=2,
+        )
+        if worker_count
+        else contender(
+            "Grain", "num_threads=0", Role.PEER, "grain", "grain:mnist", shuffle=False,
+            num_threads=0,
+        )
+    )  # fmt: skip
+    over_torch = contender(
+        "gristmill",
+        "feed, PyTorch's Pillow images",
+        Role.INFO,
+        "torch",
+        "gristmill_feeding:torch_items",
+        items="pictures",
+        worker_count=worker_count,
+    )
+    ours = contender(
+        "gristmill", "feed, arrays", Role.OURS, "gristmill", "gristmill_feeding:columns",
+        worker_count=worker_count,
+    )  # fmt: skip
+    return torch, arrays, tfds, hf, grain, over_torch, ours
+
+
+METRICS = {"records_per_s": "images/s", "waited_percent": "waiting, %"}
+NOTE = (
+    f"Steps {WARM_UP} to {WARM_UP + NUM_STEPS} of the perceptron of the JAX documentation, batch "
+    "128, in file order. Waiting is the share of the time in the loader's `next`. TFDS reads "
+    "decoded images from memory from the second epoch on, its own default."
+)
+
+TRAINING = tuple(
+    Row(
+        name="train_mlp_workers" if worker_count else "train_mlp",
+        title=f"Training on MNIST from end to end, {worker_count or 'no'} workers",
+        note=NOTE,
+        data="tfds",
+        measure=measure_training,
+        contenders=_training(worker_count),
+        targets=(Target(times=1.0, of="best peer"),),
+        metrics=METRICS,
+    )
+    for worker_count in (0, 2)
+)
+
+WAITING = tuple(
+    Row(
+        name="train_mlp_waiting" + ("_workers" if worker_count else ""),
+        title=f"How much of that time the step waits for data, {worker_count or 'no'} workers",
+        note=NOTE,
+        data="tfds",
+        measure=measure_training,
+        contenders=(_training(worker_count)[-1],),
+        targets=(Target(times=2),),
+        score=Score(metric="waited_percent", unit="%", lower_is_better=True),
+        metrics=METRICS,
+    )
+    for worker_count in (0, 2)
+)
+
+OVERHEAD = Row(
+    name="feed_overhead",
+    title="What `feed` adds to a loop with a bare `device_put`",
+    note=(
+        f"The same loader of shuffled MNIST, batch 128, the same small step, in one process in "
+        f"{ROUNDS} turns of {STEPS_A_ROUND} steps; the median of the differences."
+    ),
+    data="mnist",
+    measure=measure_overhead,
+    contenders=(
+        contender("gristmill", "feed", Role.OURS, "gristmill", "gristmill_feeding:overhead"),
+    ),
+    targets=(Target(times=20),),
+    score=Score(metric="overhead_us", unit="us", lower_is_better=True),
+    metrics={
+        "overhead_us": "overhead, us",
+        "feed_us": "fed step, us",
+        "bare_us": "bare step, us",
+    },
+)
