@@ -6,11 +6,14 @@ Ctrl-C may hit who takes anywhere, so no lock is held there: it speaks with the 
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, final
 
 T = TypeVar("T")
+
+_LOOK_AGAIN_S = 0.1
 
 
 @final
@@ -36,10 +39,10 @@ class Pump(Generic[T]):
         for _ in range(size):
             self._room.put(None)
         self._is_stopped = threading.Event()
-        self._has_ended: SimpleQueue[None] = SimpleQueue()
+        self._life = _Life()
         self._thread = threading.Thread(
             target=_run,
-            args=(make, self._room, self._ready, self._is_stopped, self._has_ended),
+            args=(make, self._room, self._ready, self._is_stopped, self._life),
             name=name,
             daemon=True,
         )
@@ -65,14 +68,31 @@ class Pump(Generic[T]):
         self._room.put(None)
 
     def wait(self, *, seconds: float | None = None) -> None:
-        """Wait until the thread has ended; for so long at most, as no function can be stopped."""
+        """Wait until the thread, which was told to stop, has ended, or for so long at most.
+
+        No function can be stopped. Ctrl-C may end the wait, which can then be done again.
+        """
         if threading.current_thread() is self._thread:
             return
-        if seconds is None:
-            get(self._has_ended)
-        else:
+        deadline = float("inf") if seconds is None else time.monotonic() + seconds
+        # One that has not begun by now will find that it is to stop, and make nothing.
+        while self._life.has_begun and not self._life.has_ended:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                break
             with contextlib.suppress(Empty):
-                self._has_ended.get(timeout=seconds)
+                self._life.end.get(timeout=min(left_s, _LOOK_AGAIN_S))
+
+
+@final
+class _Life:
+    """How far a thread is."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self.has_ended = False
+        self.end: SimpleQueue[None] = SimpleQueue()
+        """Wakes who waits for that."""
 
 
 def _run(
@@ -80,9 +100,10 @@ def _run(
     room: "SimpleQueue[None]",
     ready: "SimpleQueue[tuple[T | None, BaseException | None]]",
     is_stopped: threading.Event,
-    has_ended: "SimpleQueue[None]",
+    life: _Life,
 ) -> None:
     """Fill the store whenever there is room; holds nothing of what it has made."""
+    life.has_begun = True
     while True:
         room.get()
         if is_stopped.is_set():
@@ -93,13 +114,14 @@ def _run(
             if not is_stopped.is_set():
                 ready.put((None, error))
             break
-    has_ended.put(None)
+    life.has_ended = True
+    life.end.put(None)
 
 
 def get(queue: "SimpleQueue[T]") -> T:
     """Wait for an item; a Ctrl-C that comes just before the wait is seen at the next look."""
     while True:
         try:
-            return queue.get(timeout=0.1)
+            return queue.get(timeout=_LOOK_AGAIN_S)
         except Empty:
             continue

@@ -12,7 +12,7 @@ import pytest
 from both_sides import assert_resumes, assert_same, double, ours, passes, take
 
 from gristmill.dataset import ThreadPrefetchDatasetIterator, get_next_index, set_next_index
-from gristmill.errors import ClosedError, PlanError
+from gristmill.errors import ClosedError, PlanError, StateError
 
 experimental = ours.experimental
 
@@ -167,3 +167,12 @@ def test_buffers_are_checked():
         experimental.device_put(ds, jax.devices()[0], device_buffer_size=-1)
     with pytest.raises(PlanError, match="prefetch_buffer_size"):
         ThreadPrefetchDatasetIterator(iter(ds), -1)
+
+
+def test_a_state_that_is_refused_changes_nothing():
+    ds = ours.MapDataset.range(20).to_iter_dataset()
+    with ThreadPrefetchDatasetIterator(iter(ds), 4) as iterator:
+        assert [next(iterator), next(iterator)] == [0, 1]
+        with pytest.raises(StateError):
+            iterator.set_state({"not": "a state"})
+        assert list(iterator) == list(range(2, 20))

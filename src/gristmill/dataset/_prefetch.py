@@ -48,6 +48,7 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         self._size = as_int("prefetch_buffer_size", prefetch_buffer_size)
         self._state: Any = copy.deepcopy(parent.get_state())
         self._pump: Pump[tuple[T, Any]] | None = None
+        self._stop_at_last: Any = None
         self._is_closed = False
 
     def start_prefetch(self) -> None:
@@ -56,7 +57,7 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         if self._pump is None and self._size:
             self._pump = Pump(_taker(self._iterator), self._size, name="gristmill-prefetch")
             # The thread holds the pump, not this: else an iterator that nobody holds would go on.
-            weakref.finalize(self, self._pump.stop)
+            self._stop_at_last = weakref.finalize(self, self._pump.stop)
             self._pump.start()
 
     def __next__(self) -> T:
@@ -78,7 +79,11 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
 
     def set_state(self, state: Any) -> None:
         self._stop()
-        self._iterator.set_state(state)
+        try:
+            self._iterator.set_state(state)
+        except BaseException:  # what was made ahead is to come again
+            self._iterator.set_state(copy.deepcopy(self._state))
+            raise
         self._state = copy.deepcopy(self._iterator.get_state())
 
     def close(self) -> None:
@@ -91,6 +96,7 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         if pump is not None:
             pump.stop()
             pump.wait(seconds=patience_s)
+            self._stop_at_last.detach()
 
     def _get_next_index(self) -> int:
         iterator: Any = self._iterator

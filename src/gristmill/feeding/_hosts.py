@@ -1,19 +1,27 @@
 """Processes that share out their batches agree on which steps there are.
 
-A step that only some of them take is a collective that never ends. So before a process hands out a
-step, it has heard from each of the others whether they have a batch for it. They tell that through
-the key-value store of `jax.distributed`, beside the devices: a collective from a background thread
-would come in another order than those of the training.
+A step that only some of them take is a collective that never ends. So a process hands out a step
+only when all have said that they have a batch for it, loaded and not only expected: what a pipeline
+is yet to load may fail. They speak through the key-value store of `jax.distributed`, beside the
+devices: a collective from a background thread would come in another order than those of the
+training.
+
+For each step every process says what it has, the first of them hears that, and gives the one answer
+that all go by. So a step costs a process two calls of the store, however many they are.
 """
 
+import hashlib
 import json
 import logging
 import pickle
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from itertools import count
-from typing import Any, Protocol, final
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, Protocol, final
 
 from gristmill._extras import load_extra
 from gristmill.errors import ClosedError, FeedError
@@ -23,21 +31,39 @@ logger = logging.getLogger("gristmill")
 
 _SHORTEST_NAP_S = 0.0005
 _LONGEST_NAP_S = 0.05
+_SHORTEST_WAIT_S = 0.25
+_LONGEST_WAIT_S = 4.0
+"""A wait for an answer that is given up stays in the store until the answer comes."""
+_PATIENCE_S = 1.0
 _WARN_AFTER_S = 60.0
-
-_numbers = count()
-"""Each feeding has its own: programs on several processes begin theirs in the same order."""
+_ANSWERS_IN_A_FOLDER = 64
 
 
 class Board(Protocol):
-    """Where each process writes a text that all can read."""
+    """Where the processes of one feeding write what the others read."""
+
+    def open(self, processes: Collection[int]) -> None:
+        """Begin, among these."""
+        ...
 
     def post(self, text: str) -> None:
-        """Write this process's, over what it wrote before."""
+        """Write what this process says, over what it said before."""
         ...
 
     def read(self) -> Mapping[int, str]:
-        """Read those of all."""
+        """Read what each of them says."""
+        ...
+
+    def answer(self, step: int, text: str) -> bool:
+        """Write the answer to a step, unless it has one: then say no."""
+        ...
+
+    def wait(self, step: int, seconds: float) -> str | None:
+        """Wait for the answer to a step, for so long at most."""
+        ...
+
+    def forget(self, step: int) -> None:
+        """Drop the answers to the steps before this one, which all have read."""
         ...
 
     def show(self, thing: object) -> None:
@@ -45,132 +71,241 @@ class Board(Protocol):
         ...
 
     def shown(self) -> Any:
-        """Give what one of the others has shown."""
+        """Give what one of them has shown."""
         ...
+
+    def leave(self) -> None:
+        """Say that this process writes and reads no more."""
+        ...
+
+
+class _Word(NamedTuple):
+    """What a process says: how many rows it has for a step, and why there is no other, if so."""
+
+    step: int = -1
+    rows: int = 0
+    error: str | None = None
+
+
+class _Answer(NamedTuple):
+    """What holds for a step: there is one, there is none, or this is wrong."""
+
+    is_step: bool
+    error: str | None = None
 
 
 @final
 class Hosts:
-    """What the processes of one feeding have, step by step."""
+    """The steps of one feeding, as its processes agree on them.
 
-    def __init__(self, board: Board, processes: Iterable[int], me: int, how: How) -> None:
+    What is called from the thread of the user, `stop`, holds no lock, as it may also be called by
+    the garbage collector, wherever that comes.
+    """
+
+    def __init__(self, board: Board, processes: Collection[int], me: int, how: How) -> None:
+        """Begin; the processes of a program do so in the same order."""
         self._board = board
         self._me = me
         self._others = sorted(set(processes) - {me})
+        self._is_first = me == min(processes)
         self._how: How = how
-        self._mine = _Word()
-        self._words: dict[int, _Word] = {}
-        self._step = 0
-        self._is_stopped = threading.Event()
+        self._next_step = 0
+        self._said = _Word()
+        self._why_none: str | None = None
+        self._has_left = False
+        self._is_stopped = False
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._agreeing_thread: int | None = None
+        self._has_agreed: SimpleQueue[None] = SimpleQueue()
+        board.open(processes)
 
     def agree(self, rows: int) -> bool:
         """Say how many rows this process has for the next step, and hear whether there is one.
 
-        0 rows is the end: all that follow are 0. The answer is the same for all of them.
+        0 rows is the end: all that follow are 0. All of them get the same answer.
         """
-        step, self._step = self._step, self._step + 1
-        self._mine.add(rows)
-        self._board.post(self._mine.text())
-        self._hear(step)
-        rows_of = {process: word.rows_at(step) for process, word in self._words.items()}
-        rows_of[self._me] = rows
-        if self._how == "drop":
-            return all(rows_of.values())
-        if self._how == "pad":
-            return any(rows_of.values())
-        if len(set(rows_of.values())) > 1:
-            told = ", ".join(f"process {one}: {rows_of[one]}" for one in sorted(rows_of))
-            raise FeedError(
-                f"In step {step} the processes have batches of different sizes ({told} rows). Pass "
-                '`last="drop"` to stop there, or `last="pad"` to go on until all are at their end.'
-            )
-        return rows > 0
+        self._agreeing_thread = threading.get_ident()
+        try:
+            return self._agreed(rows)
+        finally:
+            self._agreeing_thread = None
+            if self._is_stopped:
+                self._has_agreed.put(None)
 
     def show(self, thing: Any) -> None:
         """Let the others have something that is the same in all."""
         self._board.show(thing)
 
     def shown(self) -> Any:
-        """Give what one of the others has shown."""
+        """Give what one of them has shown, which each does before it says that it has rows."""
         return self._board.shown()
 
     def fail(self, error: BaseException) -> None:
         """Tell the others that there will be no more steps, and why."""
-        self._mine.error = f"{type(error).__name__}: {error}"[:500]
-        self._board.post(self._mine.text())
+        self._give_up(f"{type(error).__name__}: {error}"[:500])
 
     def stop(self) -> None:
-        """Wait for nobody any more."""
-        self._is_stopped.set()
+        """Wait for nobody any more; who waits for this process gets an error.
 
-    def _hear(self, step: int) -> None:
-        """Wait until all the others have said what they have for a step."""
-        began, nap = time.monotonic(), _SHORTEST_NAP_S
-        warn_at = began + _WARN_AFTER_S
+        After the end nobody does.
+        """
+        self._is_stopped = True
+        self._wake.put(None)
+        with suppress(RuntimeError):  # the job may be over by now
+            self._give_up("its iterator was closed. Leave off at the same step in all processes.")
+        # A thread that is in a call of the store when the interpreter goes down aborts the process.
+        if self._agreeing_thread not in (None, threading.get_ident()):
+            with suppress(Empty):
+                self._has_agreed.get(timeout=_PATIENCE_S)
+
+    def _agreed(self, rows: int) -> bool:
+        step = self._next_step
+        self._next_step += 1  # before the look at whether it is stopped: see `_give_up`
+        self._raise_if_stopped()
+        if self._is_first:
+            answer = self._heard(step, rows)
+            if not self._board.answer(step, json.dumps(answer)):
+                answer = self._told(step)  # one of them has given up meanwhile
+        else:
+            self._said = _Word(step, rows)
+            self._post()
+            answer = self._told(step)
+        if not answer.is_step:
+            self._leave()
+        if answer.error is not None:
+            raise FeedError(answer.error)
+        return answer.is_step
+
+    def _give_up(self, why: str) -> None:
+        """Say that this process has no more steps than those it has said it has."""
+        if self._has_left:
+            return
+        if self._why_none is None:
+            self._why_none = why
+        # The step before the next may be under way in the other thread, which this wakes. If that
+        # begins another meanwhile, it is the next, as it sees after it has counted that it is to
+        # stop.
+        next_step = self._next_step
+        if next_step > 0:
+            self._answer_none(next_step - 1)
+        if self._is_first:
+            self._answer_none(next_step)
+        else:
+            self._post()  # who is first answers
+        self._leave()
+
+    def _answer_none(self, step: int) -> None:
+        self._board.answer(step, json.dumps(_none(step, self._me, self._why_none)))
+
+    def _leave(self) -> None:
+        if not self._has_left:
+            self._has_left = True
+            self._board.leave()
+
+    def _post(self) -> None:
+        """Write what this process says; when two threads are at it, what is newest stands."""
         while True:
-            missing = [p for p in self._others if not self._has_said(p, step)]
-            if not missing:
+            word = self._said._replace(error=self._why_none)
+            self._board.post(json.dumps(word))
+            if word == self._said._replace(error=self._why_none):
                 return
-            posted = self._board.read()
-            self._words = {p: _Word.of(posted[p]) for p in self._others if p in posted}
-            if all(self._has_said(p, step) for p in missing):
-                continue
-            if self._is_stopped.wait(nap):
-                raise ClosedError("The iterator was closed. Make a new one from the loader.")
-            nap = min(1.5 * nap, _LONGEST_NAP_S)
-            if time.monotonic() > warn_at:
-                warn_at = time.monotonic() + _WARN_AFTER_S
-                logger.warning(
-                    "Waiting for process %s to have the batch of step %d, for %.0f s so far.",
-                    missing,
-                    step,
-                    time.monotonic() - began,
-                )
 
-    def _has_said(self, process: int, step: int) -> bool:
-        word = self._words.get(process)
-        if word is None:
-            return False
-        if word.error is not None and not word.covers(step):
-            raise FeedError(f"Process {process} has no step {step}: {word.error}")
-        return word.covers(step)
+    def _heard(self, step: int, rows: int) -> _Answer:
+        """Hear from all the others what they have for a step."""
+        nap_s = _SHORTEST_NAP_S
+        patience = _Patience(step)
+        while True:
+            texts = self._board.read()
+            words = {p: _Word(*json.loads(texts[p])) for p in self._others if p in texts}
+            missing = [p for p in self._others if words.get(p, _Word()).step < step]
+            for process in missing:
+                why = words.get(process, _Word()).error
+                if why is not None:
+                    return _none(step, process, why)
+            if not missing:
+                self._board.forget(step)
+                rows_of = {process: word.rows for process, word in words.items()}
+                return self._judge(step, {**rows_of, self._me: rows})
+            with suppress(Empty):
+                self._wake.get(timeout=nap_s)
+            self._raise_if_stopped()
+            nap_s = min(1.5 * nap_s, _LONGEST_NAP_S)
+            patience.check(f"process {', '.join(map(str, missing[:10]))}")
+
+    def _judge(self, step: int, rows_of: Mapping[int, int]) -> _Answer:
+        if self._how == "drop":
+            return _Answer(all(rows_of.values()))
+        if self._how == "pad" or len(set(rows_of.values())) == 1:
+            return _Answer(any(rows_of.values()))
+        return _Answer(
+            False,
+            f"In step {step} the processes have batches of different sizes ({_rows(rows_of)}). "
+            'Pass `last="drop"` to stop there, or `last="pad"` to go on until all are at their '
+            "end.",
+        )
+
+    def _told(self, step: int) -> _Answer:
+        """Wait for the answer to a step."""
+        wait_s = _SHORTEST_WAIT_S
+        patience = _Patience(step)
+        while True:
+            text = self._board.wait(step, wait_s)
+            self._raise_if_stopped()
+            if text is not None:
+                return _Answer(*json.loads(text))
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            patience.check("the other processes")
+
+    def _raise_if_stopped(self) -> None:
+        if self._is_stopped:
+            raise _closed()
+
+
+def _none(step: int, process: int, why: str | None) -> _Answer:
+    return _Answer(False, f"Process {process} has no step {step}: {why}")
+
+
+def _rows(rows_of: Mapping[int, int], most: int = 10) -> str:
+    """Tell how many rows some processes have; among many, those that differ from the first."""
+    first = min(rows_of)
+    others = [p for p in sorted(rows_of) if rows_of[p] != rows_of[first]]
+    told = sorted(rows_of) if len(rows_of) <= most else [first, *others[: most - 1]]
+    return ", ".join(f"process {process}: {rows_of[process]} rows" for process in told)
+
+
+def _closed() -> ClosedError:
+    return ClosedError("The iterator was closed. Make a new one from the loader.")
 
 
 @final
-class _Word:
-    """What one process says: how many steps it has so far, and the sizes of their batches."""
+class _Patience:
+    """Warns now and then of a wait that goes on."""
 
-    def __init__(self) -> None:
-        self.num_steps = 0
-        self.sizes: list[tuple[int, int]] = []
-        """Each with the first step that has it."""
-        self.error: str | None = None
+    def __init__(self, step: int) -> None:
+        self._step = step
+        self._began = time.monotonic()
+        self._warn_at = self._began + _WARN_AFTER_S
 
-    def add(self, rows: int) -> None:
-        if not self.sizes or self.sizes[-1][1] != rows:
-            self.sizes.append((self.num_steps, rows))
-            del self.sizes[:-8]  # nobody is so far behind
-        self.num_steps += 1
+    def check(self, whom: str) -> None:
+        now = time.monotonic()
+        if now > self._warn_at:
+            self._warn_at = now + _WARN_AFTER_S
+            logger.warning(
+                "Waiting for %s to have the batch of step %d, for %.0f s so far.",
+                whom,
+                self._step,
+                now - self._began,
+            )
 
-    @property
-    def has_ended(self) -> bool:
-        return bool(self.sizes) and self.sizes[-1][1] == 0
 
-    def covers(self, step: int) -> bool:
-        return step < self.num_steps or self.has_ended
+_numbers: defaultdict[str, Callable[[], int]] = defaultdict(lambda: count().__next__)
+"""Each feeding has its own among those of the same processes, which begin them in one order.
 
-    def rows_at(self, step: int) -> int:
-        return next(rows for first, rows in reversed(self.sizes) if first <= step)
+Others may have begun more: those among some of the processes.
+"""
 
-    def text(self) -> str:
-        return json.dumps([self.num_steps, self.sizes, self.error])
-
-    @staticmethod
-    def of(text: str) -> "_Word":
-        word = _Word()
-        word.num_steps, sizes, word.error = json.loads(text)
-        word.sizes = [(first, rows) for first, rows in sizes]
-        return word
+_to_clear: dict[str, int] = {}
+"""The folders that this process clears, each when so many processes have left it."""
 
 
 @final
@@ -187,25 +322,68 @@ class JobBoard:
                 "the data ends. Call `jax.distributed.initialize()` at the start of the program."
             )
         self._me: int = jax.process_index()
-        number = next(_numbers)
-        self._folder = f"gristmill/feed/{number}/"
-        self._shown = f"gristmill/shown/{number}/"
+        self._folder = ""
+
+    def open(self, processes: Collection[int]) -> None:
+        """Begin in a folder of its own, which the first of them clears when all have left it."""
+        self._clear()
+        who = hashlib.sha256(json.dumps(sorted(processes)).encode()).hexdigest()[:12]
+        self._folder = f"gristmill/feed/{who}/{_numbers[who]()}"
+        if self._me == min(processes):
+            _to_clear[self._folder] = len(processes)
 
     def post(self, text: str) -> None:
-        """Write this process's text."""
-        self._client.key_value_set(f"{self._folder}{self._me}", text, allow_overwrite=True)
+        """Write what this process says."""
+        self._client.key_value_set(f"{self._folder}/said/{self._me}", text, allow_overwrite=True)
 
     def read(self) -> Mapping[int, str]:
-        """Read those of all."""
-        found = self._client.key_value_dir_get(self._folder)
-        return {int(key.removeprefix(self._folder)): text for key, text in found}
+        """Read what each of them says."""
+        found = self._client.key_value_dir_get(f"{self._folder}/said/")
+        return {int(key.rpartition("/")[2]): text for key, text in found}
+
+    def answer(self, step: int, text: str) -> bool:
+        """Write the answer to a step, unless it has one."""
+        try:
+            self._client.key_value_set(self._answer_to(step), text)
+        except RuntimeError as error:
+            if "ALREADY_EXISTS" in str(error):
+                return False
+            raise
+        return True
+
+    def wait(self, step: int, seconds: float) -> str | None:
+        """Wait for the answer to a step."""
+        try:
+            return self._client.blocking_key_value_get(self._answer_to(step), int(1000 * seconds))
+        except RuntimeError as error:
+            if "DEADLINE_EXCEEDED" in str(error):
+                return None
+            raise
+
+    def forget(self, step: int) -> None:
+        """Drop the answers to the steps before this one, a folder at a time."""
+        number, rest = divmod(step, _ANSWERS_IN_A_FOLDER)
+        if number > 0 and rest == 0:
+            self._client.key_value_delete(f"{self._folder}/answers/{number - 1}/")
 
     def show(self, thing: object) -> None:
         """Let the others have something that is the same in all."""
-        key = f"{self._shown}{self._me}"
-        self._client.key_value_set_bytes(key, pickle.dumps(thing), allow_overwrite=True)
+        pickled = pickle.dumps(thing)
+        self._client.key_value_set_bytes(f"{self._folder}/shown", pickled, allow_overwrite=True)
 
     def shown(self) -> Any:
-        """Give what one of the others has shown."""
-        _, pickled = self._client.key_value_dir_get_bytes(self._shown)[0]
-        return pickle.loads(pickled)
+        """Give what one of them has shown."""
+        return pickle.loads(self._client.key_value_try_get_bytes(f"{self._folder}/shown"))
+
+    def leave(self) -> None:
+        """Say that this process writes and reads no more."""
+        self._client.key_value_set(f"{self._folder}/left/{self._me}", "", allow_overwrite=True)
+
+    def _answer_to(self, step: int) -> str:
+        return f"{self._folder}/answers/{step // _ANSWERS_IN_A_FOLDER}/{step}"
+
+    def _clear(self) -> None:
+        for folder, num_processes in list(_to_clear.items()):
+            if len(self._client.key_value_dir_get(f"{folder}/left/")) == num_processes:
+                self._client.key_value_delete(f"{folder}/")
+                del _to_clear[folder]

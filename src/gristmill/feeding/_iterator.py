@@ -4,7 +4,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast, final
+from typing import Any, Self, cast, final
 
 from gristmill._extras import load_extra
 from gristmill._pump import Pump
@@ -37,28 +37,35 @@ class FeedIterator(DatasetIterator[Any]):
         self._ahead = ahead
         self._bookmark: Callable[[], Any] = bookmark_of(self._source)
         self._run: _Run | None = None
+        self._stop_at_last: Any = None
         self._is_unsure = False
+        """Whether the iterator below may stand elsewhere than after the last batch given."""
+        self._has_ended = False
         self._is_closed = False
         self._clock = _Clock()
 
     def __next__(self) -> Any:
         asked_at = time.perf_counter()
-        if self._is_unsure:  # Ctrl-C came between taking a batch and handing it out
-            self.set_state(self.get_state())
         run = self._started()
-        self._is_unsure = True
+        if run is None:
+            raise StopIteration
+        self._is_unsure = True  # until the batch is handed out: the next try begins there again
         try:
             with traced("wait"):
                 step = run.take()
-        except BaseException as error:
-            if error is run.error:
-                self._is_unsure = False
-                if not isinstance(error, StopIteration):
-                    self._end()  # the next try begins at the batch that failed
+        except StopIteration:
+            self._has_ended = True
+            self._end()
+            self._is_unsure = False
             raise
+        except BaseException as error:
+            if error is run.error:  # else it is a Ctrl-C, and the thread goes on
+                self._end()
+            raise
+        self._clock.count(asked_at)
+        # Nothing is called from here on, so Ctrl-C comes before or after.
         self._bookmark = step.bookmark
         self._is_unsure = False
-        self._clock.count(asked_at)
         return step.batch
 
     def get_state(self) -> Any:
@@ -67,10 +74,7 @@ class FeedIterator(DatasetIterator[Any]):
 
     def set_state(self, state: Any) -> None:
         """Go on from a place."""
-        self._end()
-        self._source.set_state(state)
-        self._bookmark = bookmark_of(self._source)
-        self._is_unsure = False
+        self._move(lambda: self._source.set_state(state))
 
     def start_prefetch(self) -> None:
         """Begin to bring batches onto the devices, before they are asked for."""
@@ -101,13 +105,20 @@ class FeedIterator(DatasetIterator[Any]):
             waited_s=clock.waited_s,
         )
 
+    def __enter__(self) -> Self:
+        return self
+
     def __repr__(self) -> str:
         return f"FeedIterator({self._source!r}, ahead={self._ahead})"
 
-    def _started(self) -> "_Run":
+    def _started(self) -> "_Run | None":
+        """Give what runs, begun if need be; `None` after the end."""
         if self._is_closed:
             raise ClosedError("The iterator was closed. Make a new one from the loader.")
-        if self._run is None:
+        if self._is_unsure:
+            self.set_state(self.get_state())
+        if self._run is None and not self._has_ended:
+            self._is_unsure = True
             hosts: Hosts | None = None
             if self._place.processes:
                 jax: Any = load_extra("jax", extra="jax", wanted_by="`feed`")
@@ -116,24 +127,35 @@ class FeedIterator(DatasetIterator[Any]):
             steps = Steps(self._source, self._place, self._last, hosts)
             self._run = _Run(steps, hosts, self._ahead)
             # The thread holds the steps, not this: else an iterator that nobody holds would go on.
-            weakref.finalize(self, self._run.stop)
+            self._stop_at_last = weakref.finalize(self, self._run.stop)
             self._run.start()
+            self._is_unsure = False
         return self._run
 
+    def _move(self, move: Callable[[], None]) -> None:
+        """Move the iterator below; if that fails or is interrupted, this one stays where it is."""
+        self._is_unsure = True
+        self._end()
+        move()
+        self._bookmark = bookmark_of(self._source)
+        self._has_ended = False
+        self._is_unsure = False
+
     def _end(self, patience_s: float | None = None) -> None:
-        run, self._run = self._run, None
-        if run is not None:
-            run.stop()
-            run.wait(patience_s)
+        """Stop what runs. It is forgotten only then: no two may run at once."""
+        if self._run is not None:
+            self._run.stop()
+            self._run.wait(patience_s)
+            self._run = None
+            if self._stop_at_last is not None:
+                self._stop_at_last.detach()
 
     def _get_next_index(self) -> int:
         self.set_state(self.get_state())
         return get_next_index(self._parent)
 
     def _set_next_index(self, index: int) -> None:
-        self._end()
-        set_next_index(self._parent, index)
-        self._bookmark = bookmark_of(self._source)
+        self._move(lambda: set_next_index(self._parent, index))
 
 
 @final

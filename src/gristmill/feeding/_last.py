@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from gristmill._tree import leaves_with_paths, map_leaves
 from gristmill.errors import FeedError, PlanError
+from gristmill.feeding._leaves import can_hold
 from gristmill.plan import (
     BatchNode,
     ConcatSplitNode,
@@ -133,10 +134,9 @@ def as_last(how: Any, size: int | None, mask: str) -> Last:
 
 def _has_rows(leaf: Any) -> bool:
     """Tell an array whose rows are numbers; what JAX cannot hold is handed through as it is."""
-    if not isinstance(leaf, np.ndarray):
-        return False
-    array = cast("NDArray[Any]", leaf)
-    return array.ndim > 0 and array.dtype.kind in "biufcV"
+    # The random keys of JAX have a type that NumPy does not know.
+    is_array = getattr(leaf, "ndim", 0) > 0 and isinstance(leaf.dtype, np.dtype)
+    return is_array and can_hold(leaf)
 
 
 @final

@@ -1,8 +1,8 @@
 """Where batches go: onto a device, or shared out over several, of this process or of many."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, TypeVar, final
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from gristmill.feeding._leaves import as_held, can_hold
 from gristmill.types import Tree
 
 Others: TypeAlias = Literal["raise", "pass"]
+T = TypeVar("T")
 
 
 @final
@@ -32,11 +33,26 @@ class Place:
             for device in sharding.device_set
         )
         """Those among which batches are shared out, if they are more than this one."""
-        # A context of the user's thread, which the one that calls `put` is not in.
+        # Contexts of the user's thread, which the one that calls `put` is not in.
         self._default_device = self._jax.config.jax_default_device
+        self._has_64_bits: bool = self._jax.config.jax_enable_x64
+
+    def check(self, batch: Tree) -> None:
+        """Raise if a batch holds what JAX cannot."""
+        self._as_the_user(lambda: self._held(batch))
 
     def put(self, batch: Tree, mask: Any) -> tuple[Tree, Any]:
         """Give a batch with its arrays there, and its mask, if there is one, beside their rows."""
+        return self._as_the_user(lambda: self._placed(batch, mask))
+
+    def _as_the_user(self, function: Callable[[], T]) -> T:
+        if self._jax.config.jax_enable_x64 == self._has_64_bits:
+            return function()
+        with self._jax.enable_x64(self._has_64_bits):
+            return function()
+
+    def _held(self, batch: Tree) -> tuple[list[Any], list[Any], list[int], list[Any], Any]:
+        """Give what goes to JAX, where to, and from where in the leaves; these; the structure."""
         leaves, structure = self._jax.tree.flatten(batch)
         targets = self._targets.get(structure)
         if targets is None:
@@ -54,9 +70,13 @@ class Place:
                     f"{_Name(batch, number)} is {_told(leaf)}, which JAX cannot hold. Leave it out "
                     'with a `map` before the feeding, or pass `others="pass"` to get it as it is.'
                 )
+        return arrays, places, numbers, leaves, structure
+
+    def _placed(self, batch: Tree, mask: Any) -> tuple[Tree, Any]:
+        arrays, places, numbers, leaves, structure = self._held(batch)
         if mask is not None:
             arrays.append(mask)
-            places.append(self._along_rows(places))
+            places.append(self._along_rows(arrays[:-1], places))
         try:
             placed = self._put(arrays, places)
         except (ValueError, TypeError) as error:
@@ -66,9 +86,11 @@ class Place:
             leaves[number] = array
         return structure.unflatten(leaves), None if mask is None else placed[-1]
 
-    def _along_rows(self, places: list[Any]) -> Any:
-        """Give where an array with one item for each row goes: as the rows of the first leaf."""
-        first: Any = places[0]
+    def _along_rows(self, arrays: list[Any], places: list[Any]) -> Any:
+        """Give where an array with one item for each row goes: with the rows of the first array."""
+        first: Any = next(
+            (place for array, place in zip(arrays, places, strict=True) if np.ndim(array)), None
+        )
         if not isinstance(first, self._jax.sharding.NamedSharding):
             return first
         spec = self._jax.sharding.PartitionSpec(*first.spec[:1])
@@ -76,8 +98,12 @@ class Place:
 
     def _put(self, arrays: list[Any], places: list[Any]) -> Sequence[Any]:
         if not self.processes:
+            is_one = all(place is places[0] for place in places)
+            target = places[0] if is_one and places else places  # which JAX has less to do for
+            if self._default_device is None:
+                return self._jax.device_put(arrays, target)
             with self._jax.default_device(self._default_device):
-                return self._jax.device_put(arrays, places)
+                return self._jax.device_put(arrays, target)
         make = self._jax.make_array_from_process_local_data
         return [
             self._jax.device_put(array, place)
@@ -123,6 +149,12 @@ def as_place(device: Any, spec: Any, *, others: Others) -> Place:
     if isinstance(device, mesh_kind):
         # By default all of its devices take their part of the rows.
         specs = spec_kind(device.axis_names) if spec is None else spec
+        for leaf in jax.tree.leaves(specs):
+            if not isinstance(leaf, spec_kind):
+                raise PlanTypeError(
+                    f"`spec` must be a `jax.sharding.PartitionSpec` or a tree of them, got "
+                    f"{leaf!r:.100}."
+                )
         where = jax.tree.map(partial(jax.sharding.NamedSharding, device), specs)
         return Place(where, others=others)
     if spec is not None:

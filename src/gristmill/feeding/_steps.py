@@ -63,6 +63,8 @@ class Steps:
                     break
                 fitted = self._last.fit(batch)
                 if fitted is not None:
+                    if self._hosts is not None:  # once they have agreed, all take the step
+                        self._place.check(fitted.batch)
                     return fitted
         except BaseException as error:
             if self._hosts is not None:
