@@ -15,6 +15,8 @@ demo: $(VENV)/demo.stamp ## Train an MLP on MNIST in JAX, and compare loaders (D
 
 examples: $(VENV)/examples.stamp ## Install the loaders to compare with, and run the examples (DATA=DIR, EXAMPLE=--help)
 	$(BIN)/python examples/mnist_five_ways.py $(DATA:%=--data %) $(EXAMPLE)
+	$(if $(EXAMPLE),,$(BIN)/python examples/train_nnx.py $(DATA:%=--data %))
+	$(if $(EXAMPLE),,$(BIN)/python examples/train_lm.py)
 
 test: check ## Run every check
 	$(BIN)/python -m pytest -n 2 --dist loadfile
