@@ -10,7 +10,8 @@ from gristmill._extras import load_extra
 from gristmill._pump import Pump
 from gristmill.dataset import DatasetIterator, get_next_index, set_next_index
 from gristmill.errors import ClosedError
-from gristmill.feeding._hosts import Hosts, JobBoard
+from gristmill.feeding._board import JobBoard
+from gristmill.feeding._hosts import Hosts
 from gristmill.feeding._last import Last
 from gristmill.feeding._place import Place
 from gristmill.feeding._steps import Source, Step, Steps, bookmark_of

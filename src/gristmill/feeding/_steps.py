@@ -39,6 +39,7 @@ class Steps:
         self._last = last
         self._hosts = hosts
         self._has_ended = False
+        self._num_rows = 0
         self._shapes: Tree = None
 
     def __call__(self) -> Step:
@@ -56,29 +57,35 @@ class Steps:
     def _load(self) -> Fitted | None:
         """Give the next batch that is to be fed; `None` at the end."""
         try:
-            while not self._has_ended:
-                batch: Any = next(self._source, _END)
-                if batch is _END:
-                    self._has_ended = True
-                    break
-                fitted = self._last.fit(batch)
-                if fitted is not None:
-                    if self._hosts is not None:  # once they have agreed, all take the step
-                        self._place.check(fitted.batch)
-                    return fitted
+            fitted = self._next()
+            if self._hosts is not None and fitted is not None:
+                self._get_ready(self._hosts, fitted)
         except BaseException as error:
             if self._hosts is not None:
                 self._hosts.fail(error)
             raise
+        return fitted
+
+    def _next(self) -> Fitted | None:
+        while not self._has_ended:
+            batch: Any = next(self._source, _END)
+            self._has_ended = batch is _END
+            fitted = None if self._has_ended else self._last.fit(batch)
+            if fitted is not None:
+                return fitted
         return None
+
+    def _get_ready(self, hosts: Hosts, fitted: Fitted) -> None:
+        """Do what may fail with a batch: once the processes have agreed, all take the step."""
+        self._place.check(fitted.batch)
+        self._num_rows = fitted.num_rows or num_rows(fitted.batch)
+        if self._shapes is None and self._last.how == "pad":
+            self._shapes = self._last.shapes_of(fitted.batch)
+            hosts.show(self._shapes)
 
     def _agreed(self, hosts: Hosts, fitted: Fitted | None) -> Fitted | None:
         """Give what is fed in the next step, which all processes take; `None` at the end."""
-        if fitted is not None and self._shapes is None and self._last.how == "pad":
-            self._shapes = self._last.shapes_of(fitted.batch)
-            hosts.show(self._shapes)
-        rows = 0 if fitted is None else fitted.num_rows or num_rows(fitted.batch)
-        if not hosts.agree(rows):
+        if not hosts.agree(0 if fitted is None else self._num_rows):
             return None
         if fitted is not None:
             return fitted
