@@ -40,7 +40,7 @@ def feed(
     processes, each feeds its own part of the batch (`ShardByJaxProcess` deals the records), all get
     the global array, and they stop at the same step.
 
-    >>> mesh = jax.make_mesh((1,), ("data",))
+    >>> mesh = jax.sharding.Mesh(jax.devices(), ("data",))
     >>> batch = next(feed(images, mesh, jax.sharding.PartitionSpec("data"), last="pad"))
     >>> [leaf.shape for leaf in batch]
     [(4, 4), (4,)]

@@ -1,0 +1,302 @@
+"""Train a small transformer on two books, byte by byte, data-parallel over all devices.
+
+Paragraphs of "Alice's Adventures in Wonderland" and of the Constitution of the United States are
+mixed, packed into rows and fed to JAX. Stop it at any moment, even by `kill -9`: started again
+with the same `--checkpoints` it goes on with the very losses it would have had.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+import gristmill as grain
+
+TEXTS = Path(__file__).parent / "texts"
+WEIGHTS = {"alice.txt": 0.8, "constitution.txt": 0.2}  # of how many paragraphs each is the source
+PADDING, MARK, NUM_TOKENS = 0, 1, 256  # the texts have no such bytes; a mark begins and ends each
+ROW_LENGTH = 256
+NUM_BINS = 32  # rows that are filled at a time: the more, the less padding
+
+WIDTH, NUM_HEADS, NUM_LAYERS = 96, 4, 2
+SLOWEST_TURN = 500.0  # how many positions the slowest of the angles takes for a radian
+LEARNING_RATE, WARM_UP_STEPS = 3e-3, 40
+PROMPTS = "Alice ", "The President "
+SAMPLE_LENGTH, TEMPERATURE = 128, 0.5
+
+EPILOG = """\
+examples:
+  python examples/train_lm.py
+  python examples/train_lm.py --steps 1000 --checkpoints DIR    run it again to go on
+  XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/train_lm.py
+"""
+
+
+def documents(name):
+    """Give the paragraphs of a text, each between marks; long ones are cut to fit into a row."""
+    paragraphs = (TEXTS / name).read_bytes().split(b"\n\n")
+    marked = [b"%c%b%c" % (MARK, paragraph.strip(b"\n"), MARK) for paragraph in paragraphs]
+    return [
+        document[begin : begin + ROW_LENGTH]
+        for document in marked
+        for begin in range(0, len(document), ROW_LENGTH)
+    ]
+
+
+def tokenize(document):
+    """Turn bytes into tokens."""
+    return {"tokens": np.frombuffer(document, np.uint8).astype(np.int32)}
+
+
+def add_targets(row):
+    """Give each token of a packed row the next one of its document; the last one has none."""
+    tokens, segments = row["tokens"], row["tokens_segment_ids"]
+    targets = np.full_like(tokens, PADDING)
+    targets[:-1] = np.where(segments[:-1] == segments[1:], tokens[1:], PADDING)
+    return {
+        "tokens": tokens,
+        "targets": targets,
+        "segments": segments,
+        "positions": row["tokens_positions"],
+    }
+
+
+def make_dataset(*, batch_size, seed, num_workers=0, num_epochs=None):
+    """Describe the data, without end unless `num_epochs` is given."""
+    sources = [
+        grain.MapDataset.source(documents(name)).seed(seed + number).shuffle().repeat(num_epochs)
+        for number, name in enumerate(WEIGHTS)
+    ]
+    mixed = grain.MapDataset.mix(sources, weights=list(WEIGHTS.values())).map(tokenize)
+    rows = grain.experimental.BestFitPackIterDataset(
+        mixed.to_iter_dataset(),
+        length_struct={"tokens": ROW_LENGTH},
+        num_packing_bins=NUM_BINS,
+        seed=seed,
+    )
+    batches = rows.map(add_targets).batch(batch_size, drop_remainder=True)
+    return batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=num_workers))
+
+
+def rotate(x, positions):
+    """Turn vectors by angles that grow with their positions, so that products tell distances."""
+    frequencies = SLOWEST_TURN ** -jnp.linspace(0.0, 1.0, x.shape[-1] // 2)
+    angles = positions[:, :, None, None] * frequencies
+    left, right = jnp.split(x, 2, axis=-1)
+    cos, sin = jnp.cos(angles), jnp.sin(angles)
+    return jnp.concatenate([left * cos - right * sin, left * sin + right * cos], axis=-1)
+
+
+class Block(nnx.Module):
+    """Attention, then a layer for each token by itself."""
+
+    def __init__(self, rngs):
+        self.attention_norm = nnx.LayerNorm(WIDTH, rngs=rngs)
+        self.split = nnx.LinearGeneral(WIDTH, (3, NUM_HEADS, WIDTH // NUM_HEADS), rngs=rngs)
+        self.join = nnx.Linear(WIDTH, WIDTH, rngs=rngs)
+        self.norm = nnx.LayerNorm(WIDTH, rngs=rngs)
+        self.widen = nnx.Linear(WIDTH, 4 * WIDTH, rngs=rngs)
+        self.narrow = nnx.Linear(4 * WIDTH, WIDTH, rngs=rngs)
+
+    def __call__(self, x, positions, mask):
+        query, key, value = jnp.moveaxis(self.split(self.attention_norm(x)), 2, 0)
+        query, key = rotate(query, positions), rotate(key, positions)
+        seen = jax.nn.dot_product_attention(query, key, value, mask=mask)
+        x = x + self.join(seen.reshape(x.shape))
+        return x + self.narrow(jax.nn.gelu(self.widen(self.norm(x))))
+
+
+class Transformer(nnx.Module):
+    """Gives the logits of the token after each."""
+
+    def __init__(self, rngs):
+        self.embed = nnx.Embed(NUM_TOKENS, WIDTH, rngs=rngs)
+        self.blocks = nnx.List([Block(rngs) for _ in range(NUM_LAYERS)])
+        self.norm = nnx.LayerNorm(WIDTH, rngs=rngs)
+        self.out = nnx.Linear(WIDTH, NUM_TOKENS, rngs=rngs)
+
+    def __call__(self, tokens, segments, positions):
+        # Each token sees those before it, of its own document only.
+        mask = jnp.tril(segments[:, :, None] == segments[:, None, :])[:, None]
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x, positions, mask)
+        return self.out(self.norm(x))
+
+
+@nnx.jit
+def train_step(model, optimizer, batch):
+    """Learn from a batch; give the loss in nats per byte, and of how many bytes it is the mean."""
+    has_target = batch["targets"] != PADDING
+
+    def mean_loss(model):
+        logits = model(batch["tokens"], batch["segments"], batch["positions"])
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["targets"])
+        return jnp.mean(losses, where=has_target)
+
+    loss, gradients = nnx.value_and_grad(mean_loss)(model)
+    optimizer.update(model, gradients)
+    return loss, jnp.sum(has_target)
+
+
+@nnx.jit
+def complete(model, tokens, begin, key):
+    """Replace the tokens from place `begin` on by what the model draws."""
+    segments, positions = jnp.ones_like(tokens), jnp.arange(len(tokens))
+
+    def draw(place, tokens):
+        logits = model(tokens[None], segments[None], positions[None])[0, place - 1]
+        drawn = jax.random.categorical(jax.random.fold_in(key, place), logits / TEMPERATURE)
+        return tokens.at[place].set(drawn)
+
+    return jax.lax.fori_loop(begin, len(tokens), draw, tokens)
+
+
+def sample(model, prompt, seed):
+    """Give the beginning of a paragraph, after a prompt."""
+    given = np.frombuffer(b"%c%b" % (MARK, prompt.encode()), np.uint8)
+    tokens = jnp.zeros(SAMPLE_LENGTH, jnp.int32).at[: len(given)].set(given)
+    drawn = complete(model, tokens, len(given), jax.random.key(seed)).tolist()
+    end = drawn.index(MARK, 1) if MARK in drawn[1:] else len(drawn)
+    return "".join(chr(t) if t in range(32, 127) or t == 10 else "?" for t in drawn[1:end])
+
+
+def make_training(seed):
+    """Give a new model and its optimizer."""
+    model = Transformer(nnx.Rngs(seed))
+    schedule = optax.linear_schedule(0.0, LEARNING_RATE, WARM_UP_STEPS)
+    return model, nnx.Optimizer(model, optax.adamw(schedule), wrt=nnx.Param)
+
+
+def save(checkpoints, step, training, batches):
+    """Save model, optimizer and the place in the data as one: all of them or none."""
+    checkpoints.save(
+        step,
+        args=ocp.args.Composite(
+            training=ocp.args.StandardSave(nnx.to_pure_dict(nnx.state(training))),
+            data=grain.PyGrainCheckpointSave(batches),
+        ),
+    )
+
+
+def restore(checkpoints, training, batches):
+    """Go back to the last checkpoint and give its step, 0 if there is none."""
+    step = checkpoints.latest_step()
+    if step is None:
+        return 0
+    state = nnx.state(training)
+    restored = checkpoints.restore(
+        step,
+        args=ocp.args.Composite(
+            training=ocp.args.StandardRestore(nnx.to_pure_dict(state)),
+            data=grain.PyGrainCheckpointRestore(batches),
+        ),
+    )
+    nnx.replace_by_pure_dict(state, restored.training)
+    nnx.update(training, state)
+    return step
+
+
+def train(training, batches, checkpoints, arguments, console):
+    """Train up to the last step, from the latest checkpoint on."""
+    first = restore(checkpoints, training, batches) if checkpoints else 0
+    console.print(f"Devices: {jax.device_count()}, steps: {first + 1} to {arguments.steps}")
+    with Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,  # a log gets the lines alone
+    ) as progress:
+        bar = progress.add_task("compiling", total=arguments.steps, completed=first)
+        num_tokens, began = 0, None
+        for step in range(first + 1, arguments.steps + 1):
+            # Waits for the device, while the next batches are brought there.
+            loss, count = train_step(*training, next(batches))
+            loss, count = float(loss), int(count)
+            now = time.perf_counter()
+            if began is None:
+                began = now  # the first step was compiled
+            else:
+                num_tokens += count
+            told = f"loss {loss:.3f}, {num_tokens / max(now - began, 1e-9):,.0f} tokens/s"
+            progress.update(bar, advance=1, description=told)
+            if arguments.losses:
+                with arguments.losses.open("a") as file:
+                    file.write(json.dumps({"step": step, "loss": loss.hex()}) + "\n")
+            if step % arguments.save_every == 0 or step == arguments.steps:
+                console.print(f"step {step}: {told}")
+                if checkpoints:
+                    save(checkpoints, step, training, batches)
+
+
+def main():
+    """Train, show what was learnt, and say how long the training waited for data."""
+    arguments = parse()
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+
+    # Rows of a batch are shared out among all devices; each has all the parameters.
+    mesh = Mesh(jax.devices(), ("data",))
+    make = nnx.jit(make_training, static_argnums=0, out_shardings=NamedSharding(mesh, P()))
+    training = make(arguments.seed)
+
+    dataset = make_dataset(
+        batch_size=arguments.batch_size, seed=arguments.seed, num_workers=arguments.workers
+    )
+    checkpoints = None
+    if arguments.checkpoints:
+        checkpoints = ocp.CheckpointManager(
+            arguments.checkpoints.resolve(), options=ocp.CheckpointManagerOptions(max_to_keep=2)
+        )
+    with grain.feed(dataset, mesh, P("data")) as batches:
+        train(training, batches, checkpoints, arguments, console)
+        waited = batches.stats().summary()
+    if checkpoints:
+        checkpoints.close()
+
+    for prompt in PROMPTS:
+        console.print(f"\n{sample(training[0], prompt, arguments.seed)}")
+    console.print(f"\n{waited}")
+
+
+def parse():
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--steps", type=positive, default=300, metavar="N", help="how long to train (300)")
+    add("--batch-size", type=positive, default=8, metavar="N", help="over all devices (8)")
+    add("--checkpoints", type=Path, metavar="DIR", help="save here, and go on from what is here")
+    add("--save-every", type=positive, default=50, metavar="N", help="steps between two (50)")
+    add("--workers", type=int, default=0, metavar="N", help="processes that load the data (0)")
+    add("--seed", type=int, default=0, metavar="N", help="of model, order and sample (0)")
+    add("--losses", type=Path, metavar="FILE", help="append each step's loss, to the last bit")
+    arguments = parser.parse_args()
+    if arguments.batch_size % jax.device_count():
+        parser.error(f"--batch-size must be a multiple of the {jax.device_count()} devices")
+    return arguments
+
+
+def positive(text):
+    """Read a whole number from 1 on."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    main()
