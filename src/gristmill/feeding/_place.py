@@ -9,6 +9,7 @@ import numpy as np
 from gristmill._extras import load_extra
 from gristmill.errors import FeedError, PlanTypeError
 from gristmill.feeding._leaves import as_held, can_hold
+from gristmill.feeding._shortcut import Shortcut
 from gristmill.types import Tree
 
 Others: TypeAlias = Literal["raise", "pass"]
@@ -25,6 +26,7 @@ class Place:
         self._where = where
         self._others = others
         self._targets: dict[Any, list[Any]] = {}
+        self._shortcut = Shortcut()
         shardings = [one for one in self._jax.tree.leaves(where) if self._is_sharding(one)]
         self.processes: frozenset[int] = frozenset(
             device.process_index
@@ -98,12 +100,14 @@ class Place:
 
     def _put(self, arrays: list[Any], places: list[Any]) -> Sequence[Any]:
         if not self.processes:
-            is_one = all(place is places[0] for place in places)
-            target = places[0] if is_one and places else places  # which JAX has less to do for
-            if self._default_device is None:
-                return self._jax.device_put(arrays, target)
+            known = [self._shortcut.put(*pair) for pair in zip(arrays, places, strict=True)]
+            if not any(one is None for one in known):
+                return known
             with self._jax.default_device(self._default_device):
-                return self._jax.device_put(arrays, target)
+                placed = self._jax.device_put(arrays, places)
+            for pair in zip(arrays, places, placed, strict=True):
+                self._shortcut.learn(*pair)
+            return placed
         make = self._jax.make_array_from_process_local_data
         return [
             self._jax.device_put(array, place)
