@@ -13,21 +13,20 @@ from benchmarks.contenders._grain_api import Start
 
 
 def columns(data: Mnist, *, worker_count: int) -> Start:
-    """MNIST as two arrays, in order."""
+    """MNIST as two arrays, in order, over and over."""
     loader = gristmill.load(
         gristmill.ArraySource((data.images, data.labels)),
         batch_size=BATCH_SIZE,
-        num_epochs=1,
         worker_count=worker_count,
     )
     return lambda: gristmill.feed(loader)
 
 
 def torch_items(data: Mnist, *, items: str, worker_count: int) -> Start:
-    """The dataset that PyTorch's DataLoader gets, too."""
+    """The dataset that PyTorch's DataLoader gets, too, over and over."""
     dataset: Any = gristmill.from_torch(_torch_mnist.dataset(data, items))
     options = gristmill.MultiprocessingOptions(num_workers=worker_count)
-    batches = dataset.batch(BATCH_SIZE).to_iter_dataset().mp_prefetch(options)
+    batches = dataset.repeat().batch(BATCH_SIZE).to_iter_dataset().mp_prefetch(options)
     return lambda: gristmill.feed(batches)
 
 

@@ -55,8 +55,9 @@ def measure_training(
     limit, clock = settings.max_seconds, time.perf_counter
     for number in range(WARM_UP + NUM_STEPS):
         asked = clock()
-        images, labels = next(batches)
+        batch = next(batches)
         waited += clock() - asked
+        images, labels = batch  # which drops those before
         if not number:
             for size in {len(labels), num_records % len(labels)} - {0}:  # compiled beforehand
                 shapes = (size, *images.shape[1:]), size

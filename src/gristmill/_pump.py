@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, final
 T = TypeVar("T")
 
 _LOOK_AGAIN_S = 0.1
+_MANY_NAPS = 4
 
 
 @final
@@ -30,8 +31,13 @@ class Pump(Generic[T]):
     StopIteration
     """
 
-    def __init__(self, make: Callable[[], T], size: int, *, name: str) -> None:
-        """Make at most `size` things that nobody has taken, the one under way included."""
+    def __init__(self, make: Callable[[], T], size: int, *, name: str, nap_s: float = 0.0) -> None:
+        """Make at most `size` things that nobody has taken, the one under way included.
+
+        While some of them wait, and are taken at intervals much longer than that, there is no
+        hurry: before it makes another the thread naps, so that who has just taken one has the
+        interpreter to itself for what it does with it.
+        """
         self.error: BaseException | None = None
         """What the function raised in the end, its StopIteration included, once that was met."""
         self._ready: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
@@ -42,7 +48,7 @@ class Pump(Generic[T]):
         self._life = _Life()
         self._thread = threading.Thread(
             target=_run,
-            args=(make, self._room, self._ready, self._is_stopped, self._life),
+            args=(make, self._room, self._ready, self._is_stopped, self._life, nap_s),
             name=name,
             daemon=True,
         )
@@ -101,11 +107,16 @@ def _run(
     ready: "SimpleQueue[tuple[T | None, BaseException | None]]",
     is_stopped: threading.Event,
     life: _Life,
+    nap_s: float,
 ) -> None:
     """Fill the store whenever there is room; holds nothing of what it has made."""
     life.has_begun = True
+    taken_at = 0.0
     while True:
         room.get()
+        before, taken_at = taken_at, time.monotonic()
+        if taken_at - before > _MANY_NAPS * nap_s > 0 and not ready.empty():
+            is_stopped.wait(nap_s)
         if is_stopped.is_set():
             break
         try:

@@ -17,6 +17,9 @@ from gristmill.feeding._place import Place
 from gristmill.feeding._steps import Source, Step, Steps, bookmark_of
 from gristmill.observe import Stats, traced
 
+NAP_SECONDS = 0.001
+"""To dispatch a step takes a fraction of this."""
+
 PATIENCE_SECONDS = 1.0
 """How long to wait for a function of the user's to end before closing what it runs on."""
 
@@ -166,7 +169,7 @@ class _Run:
     def __init__(self, steps: Steps, hosts: Hosts | None, ahead: int) -> None:
         self._steps = steps
         self._hosts = hosts
-        self._pump = Pump(steps, ahead, name="gristmill-feed") if ahead else None
+        self._pump = Pump(steps, ahead, name="gristmill-feed", nap_s=NAP_SECONDS) if ahead else None
         self.error: BaseException | None = None
         """What came instead of a step."""
 
