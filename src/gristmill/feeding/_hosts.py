@@ -69,7 +69,6 @@ class Hosts:
         self._why_none: str | None = None
         self._has_left = False
         self._is_stopped = False
-        self._wake: SimpleQueue[None] = SimpleQueue()
         self._agreeing_thread: int | None = None
         self._has_agreed: SimpleQueue[None] = SimpleQueue()
         board.open(processes)
@@ -105,7 +104,6 @@ class Hosts:
         After the end nobody does.
         """
         self._is_stopped = True
-        self._wake.put(None)
         with suppress(RuntimeError):  # the job may be over by now
             self._give_up("its iterator was closed. Leave off at the same step in all processes.")
         # A thread that is in a call of the store when the interpreter goes down aborts the process.
@@ -137,7 +135,7 @@ class Hosts:
             return
         if self._why_none is None:
             self._why_none = why
-        # The step before the next may be under way in the other thread, which this wakes. If that
+        # The step before the next may be under way in the other thread, which soon sees it. If that
         # begins another meanwhile, it is the next, as it sees after it has counted that it is to
         # stop.
         next_step = self._next_step
@@ -181,8 +179,9 @@ class Hosts:
                 self._board.forget(step)
                 rows_of = {process: word.rows for process, word in words.items()}
                 return self._judge(step, {**rows_of, self._me: rows})
-            with suppress(Empty):
-                self._wake.get(timeout=nap_s)
+            # Not a `SimpleQueue.get` with a timeout: in CPython 3.11 one that is kept from running
+            # until that has passed waits for ever.
+            time.sleep(nap_s)
             self._raise_if_stopped()
             nap_s = min(1.5 * nap_s, _LONGEST_NAP_S)
             patience.check(f"process {', '.join(map(str, missing[:10]))}")
