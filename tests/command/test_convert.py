@@ -1,5 +1,6 @@
 """`gristmill convert`: every record arrives, and nothing half-written is left."""
 
+import functools
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import pytest
 
 from gristmill._example import format_example, parse_example
 from gristmill.command import main
-from gristmill.command._convert import Conversion, convert
+from gristmill.command._convert import Conversion, _Job, convert
 from gristmill.errors import BatchError, GristmillError, PlanError, SourceError
 from gristmill.sources import (
     ArrayRecordDataSource,
@@ -267,16 +269,16 @@ def stop_after(tmp_path: Path, source: str, shards: int, number: signal.Signals)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_half_way_it_goes_on_where_it_was(tmp_path: Path, number: signal.Signals):
-    source = write_lines(tmp_path / "a.jsonl", rows(2000))
+    source = write_lines(tmp_path / "a.jsonl", rows(600))
     code, told = stop_after(tmp_path, source, 3, number)
     partial = tmp_path / "out.partial"
     done = json.loads((partial / "plan.json").read_text())["done"]
     before = {path.name: path.stat().st_mtime_ns for path in partial.glob("*.array_record")}
-    assert 2 <= done < 2000
+    assert 2 <= done < 600
     if number is signal.SIGINT:
         assert code == 130
         sentence = re.fullmatch(
-            r"Interrupted: (\d+) of 2000 shards are done. Run the same command again to go on.\n",
+            r"Interrupted: (\d+) of 600 shards are done. Run the same command again to go on.\n",
             told,
         )
         assert sentence is not None
@@ -289,11 +291,54 @@ def test_stopped_half_way_it_goes_on_where_it_was(tmp_path: Path, number: signal
 
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     kept = sorted(before)[:done]
-    assert f"Going on: {done} of 2000 shards are there." in told
+    assert f"Going on: {done} of 600 shards are there." in told
     assert [after[name] for name in kept] == [before[name] for name in kept]
     assert not partial.exists()
     written = ArrayRecordDataSource(str(tmp_path / "out" / "*.array_record"))
-    assert [parse_example(record)["id"][0] for record in written] == list(range(2000))
+    assert [parse_example(record)["id"][0] for record in written] == list(range(600))
+
+
+def interrupted_at(line: int, function: Callable[..., Any], call: Callable[[], object]) -> bool:
+    """Run `call` with Ctrl-C at the so-manieth line of `function`; say if it came so far."""
+    left = line
+
+    def at_line(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if event == "line":
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return at_line
+
+    def at_call(frame: FrameType, event: str, _: object) -> Any:
+        return at_line if frame.f_code is function.__code__ else None
+
+    before = sys.gettrace()
+    sys.settrace(at_call)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_stopped_at_any_line_nothing_half_written_is_left(tmp_path: Path):
+    source = write_lines(tmp_path / "a.jsonl", rows(2))
+    lines = 0
+    while True:
+        target = tmp_path / f"out{lines}"
+        call = functools.partial(run, source, target, records_per_shard=1)
+        if not interrupted_at(lines, _Job.write, call):
+            break
+        assert not (tmp_path / f"out{lines}.partial" / ".part").exists()
+        call()
+        written = ArrayRecordDataSource(str(target / "*.array_record"))
+        assert [parse_example(record)["id"][0] for record in written] == [0, 1]
+        lines += 1
+    assert lines > 15  # two shards
 
 
 def test_another_source_is_not_gone_on_with(tmp_path: Path):

@@ -110,6 +110,8 @@ def convert(conversion: Conversion, *, output: TextIO) -> None:
                         "cause and run the same command again, or remove the folder."
                     )
                 raise
+            finally:
+                job.tidy()
         target.finish(folder)
         job.end()
         os.rename(folder, conversion.folder)
@@ -188,6 +190,8 @@ class _Job:
             self._go_on()
         elif any(folder.iterdir()):
             raise PlanError(f"{folder} holds files of something else. Remove it.")
+        else:
+            self._keep(0)
 
     def _go_on(self) -> None:
         try:
@@ -208,19 +212,24 @@ class _Job:
     def write(
         self, target: Target, name: str, count: int, blocks: Iterator[tuple[int, list[Element]]]
     ) -> None:
-        """Write one shard: all of it, or nothing."""
+        """Write one shard: all of it, or nothing that `tidy` does not remove."""
         self._part.mkdir()
-        try:
-            target.write(self._part, name, count, blocks)
-            for path in sorted(self._part.iterdir()):
-                os.replace(path, self._folder / path.name)
-        finally:
-            shutil.rmtree(self._part)
+        target.write(self._part, name, count, blocks)
+        for path in sorted(self._part.iterdir()):
+            os.replace(path, self._folder / path.name)
+        self._part.rmdir()
+        self._keep(self.done + 1)
+        self.done += 1
+
+    def _keep(self, done: int) -> None:
         written = self._folder / ".plan.json"
-        text = json.dumps({**self._words, "done": self.done + 1}, indent=2)
+        text = json.dumps({**self._words, "done": done}, indent=2)
         written.write_text(text, encoding="utf-8")
         os.replace(written, self._plan)
-        self.done += 1
+
+    def tidy(self) -> None:
+        """Remove what going on does not need: the shard that is half written."""
+        shutil.rmtree(self._part if self.done else self._folder, ignore_errors=True)
 
     def end(self) -> None:
         """Remove what only going on needs."""
