@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "gristmill"
 LAYERS = [  # low to high: a module imports from its own folder, or from a lower row
-    "types errors",
+    "types errors _background",  # they need nothing
     # They need errors and types alone.
     "_check _extras _site _span _tree _seed _progress _example _picture _pump _aligned",
     "options _columns _places _arrow",  # what is checked, a tree, a span, or an extra

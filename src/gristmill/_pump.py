@@ -11,6 +11,8 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, final
 
+from gristmill._background import Background
+
 T = TypeVar("T")
 
 _LOOK_AGAIN_S = 0.1
@@ -46,11 +48,10 @@ class Pump(Generic[T]):
             self._room.put(None)
         self._is_stopped = threading.Event()
         self._life = _Life()
-        self._thread = threading.Thread(
-            target=_run,
-            args=(make, self._room, self._ready, self._is_stopped, self._life, nap_s),
+        self._thread = Background(
+            _run,
+            (make, self._room, self._ready, self._is_stopped, self._life, nap_s),
             name=name,
-            daemon=True,
         )
 
     def start(self) -> None:

@@ -16,7 +16,7 @@ from tests.faults.processes import (
     until,
     waits_to_send,
 )
-from tests.faults.scripts import Script
+from tests.faults.scripts import Done, Script
 
 Run = Callable[..., Script]
 
@@ -442,3 +442,43 @@ def test_workers_of_workers_die_with_the_first_parent(
 
     until(gone([running.pid]), "the parent is gone")
     assert_workers_gone(running)
+
+
+BACKGROUND = {
+    "ahead": "numbers.map(step).to_iter_dataset()",
+    "threads": "numbers.map(step).to_iter_dataset(ReadOptions(num_threads=2))",
+    "prefetch": "ThreadPrefetchIterDataset(iterable.map(step), prefetch_buffer_size=9)",
+}
+
+
+def end_with_a_thread_at_work(script: Run, dataset: str, slow: str) -> Done:
+    return script(f"""
+        import threading, time
+        from gristmill import MapDataset, ReadOptions
+        from gristmill.experimental import ThreadPrefetchIterDataset
+
+        begun = threading.Event()
+
+        def step(number):
+            if number == 3:
+                begun.set()
+                {slow}
+                print("done", flush=True)
+            return number
+
+        numbers = MapDataset.range(1000)
+        iterable = numbers.to_iter_dataset()
+        iterator = iter({BACKGROUND[dataset]})
+        iterator.start_prefetch()
+        begun.wait()
+    """).finish()
+
+
+@pytest.mark.parametrize("dataset", BACKGROUND)
+def test_a_thread_ends_what_it_is_at_before_the_program_does(script: Run, dataset: str):
+    # Were it killed in native code, PyTorch's for instance, the program would end by an abort.
+    assert end_with_a_thread_at_work(script, dataset, "time.sleep(0.5)") == ("done\n", "", 0)
+
+
+def test_a_thread_that_does_not_end_is_not_waited_for_for_ever(script: Run):
+    assert end_with_a_thread_at_work(script, "ahead", "threading.Event().wait()") == ("", "", 0)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import final
 
+from gristmill._background import Background
 from gristmill._pump import get
 from gristmill.execute._block import Block
 from gristmill.execute._outcome import Outcome
@@ -48,7 +49,7 @@ class Ahead:
         self._is_stopped = False
         self._has_ended = False
         self._end: SimpleQueue[None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="gristmill-ahead", daemon=True)
+        self._thread = Background(self._run, name="gristmill-ahead")
 
     def start(self) -> None:
         """Begin."""

@@ -7,9 +7,10 @@ next to nothing. So a few naps tell, at the cost of a few switches, whether thre
 
 import statistics
 import sys
-import threading
 import time
 from typing import final
+
+from gristmill._background import Background
 
 NAPS = 5
 NAP_SECONDS = 0.0002
@@ -21,9 +22,7 @@ class InterpreterProbe:
 
     def __init__(self) -> None:
         self._naps: list[float] = []
-        threading.Thread(
-            target=_nap, args=(self._naps,), name="gristmill-probe", daemon=True
-        ).start()
+        Background(_nap, (self._naps,), name="gristmill-probe").start()
 
     @property
     def is_done(self) -> bool:

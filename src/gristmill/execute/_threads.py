@@ -1,11 +1,11 @@
 """Compute ranges in threads: for reads that wait, and for code that lets go of the interpreter."""
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import final
 
+from gristmill._background import Background
 from gristmill.errors import ClosedError
 from gristmill.execute._block import Block
 from gristmill.execute._executor import Executor
@@ -40,7 +40,7 @@ class ThreadExecutor(Executor):
         self._positions_ahead = 0
         self._todo: SimpleQueue[_Task | None] = SimpleQueue()
         self._done: SimpleQueue[None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[Background] = []
         self._is_interrupted = False
         self._is_closed = False
 
@@ -114,11 +114,10 @@ class ThreadExecutor(Executor):
 
     def _start_threads(self) -> None:
         while len(self._threads) < self.num_threads and not self._is_closed:
-            thread = threading.Thread(
-                target=_work,
-                args=(self._read, self._todo, self._done),
+            thread = Background(
+                _work,
+                (self._read, self._todo, self._done),
                 name=f"gristmill-read-{len(self._threads)}",
-                daemon=True,
             )
             self._threads.append(thread)
             thread.start()
