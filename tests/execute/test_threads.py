@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gristmill._background import Background
 from gristmill.errors import ClosedError
 from gristmill.execute import _threads
 from gristmill.execute._block import Block
@@ -381,16 +382,15 @@ def test_a_thread_that_is_started_while_another_one_closes_ends_too(
     open_executor: OpenExecutor, monkeypatch: pytest.MonkeyPatch
 ):
     executor = open_executor(read_at_once, 3)
-    started: list[threading.Thread] = []
+    started: list[Background] = []
 
-    class ClosedMeanwhile(threading.Thread):
-        def __init__(self, **options: Any) -> None:
-            super().__init__(**options)
-            started.append(self)
-            executor.close()  # as the consumer's thread may do, just now
+    def closed_meanwhile(*arguments: Any, **options: Any) -> Background:
+        started.append(thread := Background(*arguments, **options))
+        executor.close()  # as the consumer's thread may do, just now
+        return thread
 
     with monkeypatch.context() as patch:
-        patch.setattr(_threads.threading, "Thread", ClosedMeanwhile)
+        patch.setattr(_threads, "Background", closed_meanwhile)
         executor.submit(range(1))
 
     for thread in started:

@@ -147,9 +147,13 @@ def _transposed(nodes: Sequence[Any]) -> Tree:
         keys = _only({*map(tuple, nodes)})
         return {key: _transposed(list(map(itemgetter(key), nodes))) for key in keys}
     if kind is tuple or kind is list or _is_named(kind):
-        if not _only({*map(len, nodes)}):
+        try:
+            columns = list(zip(*nodes, strict=True))
+        except ValueError:  # they are of several lengths
+            raise _UnlikeError from None
+        if not columns:
             raise _UnlikeError
-        return _make(kind, [_transposed(column) for column in zip(*nodes, strict=True)])
+        return _make(kind, [_transposed(column) for column in columns])
     if issubclass(kind, np.generic):
         return _Plain(nodes)
     raise _UnlikeError

@@ -35,7 +35,7 @@ def access_reader(
         return (Seen(num_above, as_indices(positions), has_passed),)
 
     def read(positions: range) -> Outcome:
-        made = fetch(np.arange(positions.start, positions.stop))
+        made = fetch(positions)
         data = made.block.data
         track = DenseTrack.of_records(positions, num_flat_maps=num_flat_maps)[: len(data)]
         block = Block(data, track)

@@ -1,8 +1,13 @@
-"""Read a dataset at any indices: a block of them at a time, absent elements as `None`."""
+"""Read a dataset at any indices: a block of them at a time, absent elements as `None`.
+
+Indices that follow each other are a `range` as far down as they do, which is also how sources read
+fastest; others are arrays.
+"""
 
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,9 +44,11 @@ from gristmill.plan import (
     ZipNode,
 )
 from gristmill.sources import ArraySource, RangeDataSource
-from gristmill.types import Element, Indices
+from gristmill.types import Element, Indices, Span
 
-Fetch: TypeAlias = Callable[[Indices], Outcome]
+Fetch: TypeAlias = Callable[[Span], Outcome]
+"""A `range` here goes up by one."""
+
 Allocate: TypeAlias = Callable[..., NDArray[Any]]
 
 
@@ -84,7 +91,7 @@ def open_fetch(  # noqa: C901  (a case for each node)
 
 def fetch_one(fetch: Fetch, index: int) -> Element:
     """Read one element, or raise what stands in its place."""
-    made = fetch(np.array([index], dtype=np.int64))
+    made = fetch(range(index, index + 1))
     if made.error is not None:
         raise made.error
     return made.block.rows()[0]
@@ -133,7 +140,7 @@ def _is_full(node: Node) -> bool:
     return isinstance(node, SourceNode) and isinstance(node.source, RangeDataSource | ArraySource)
 
 
-def _nothing(node: Node, indices: Indices) -> Outcome:
+def _nothing(node: Node, indices: Span) -> Outcome:
     track = index_track(indices)
     if not len(track):
         return Outcome(Block.empty())
@@ -145,51 +152,64 @@ def _source(node: SourceNode) -> Fetch:
     length = node.length()
     read = named(step_name(node), record_reader(node, blamed=node))
 
-    def fetch(indices: Indices) -> Outcome:
-        keys = indices % length
-        run = _as_run(keys)  # which sources read faster
-        return read(keys if run is None else run, index_track(indices))
+    def fetch(indices: Span) -> Outcome:
+        return read(_within(indices, length), index_track(indices))
 
     return fetch
 
 
-def _custom(node: CustomNode, indices: Indices) -> Outcome:
+def _within(indices: Span, length: int) -> Span:
+    """Give the places of indices of any epoch."""
+    if isinstance(indices, range):
+        start = indices.start % length
+        if start + len(indices) <= length:
+            return range(start, start + len(indices))
+    places = as_indices(indices) % length
+    run = _as_run(places)
+    return places if run is None else run
+
+
+def _custom(node: CustomNode, indices: Span) -> Outcome:
     track = index_track(indices)
-    rows, error = call_each(node, track, node.dataset.__getitem__, indices.tolist())
+    numbers = indices if isinstance(indices, range) else indices.tolist()
+    rows, error = call_each(node, track, node.dataset.__getitem__, numbers)
     return Outcome(Block(rows, track[: len(rows)]), error, len(rows))
 
 
-def _rearrange(node: RearrangeNode, fetch: Fetch, indices: Indices) -> Outcome:
-    made = fetch(node.to_parent(indices))
+def _rearrange(node: RearrangeNode, fetch: Fetch, indices: Span) -> Outcome:
+    run = node.run_in_parent(indices) if isinstance(indices, range) else None
+    made = fetch(node.to_parent(as_indices(indices)) if run is None else run)
     return _at(indices, made.block.data, made.error)
 
 
 def _shuffle(node: ShuffleNode, fetch: Fetch) -> Fetch:
     """Find where many elements are in one go, where they are asked for one after the other."""
     find = in_windows(
-        lambda indices: node.to_parent(np.arange(indices.start, indices.stop)),
+        lambda run: node.to_parent(as_indices(run)),
         epoch=node.length(),
     )
 
-    def fetch_shuffled(indices: Indices) -> Outcome:
+    def fetch_shuffled(indices: Span) -> Outcome:
         run = _as_run(indices)
-        made = fetch(node.to_parent(indices) if run is None else as_indices(find(run)))
+        made = fetch(find(run) if run is not None else node.to_parent(as_indices(indices)))
         return _at(indices, made.block.data, made.error)
 
     return fetch_shuffled
 
 
-def _as_run(indices: Indices) -> range | None:
+def _as_run(indices: Span) -> range | None:
     """Give indices that follow each other as a range."""
+    if isinstance(indices, range):
+        return indices
     if not len(indices) or indices[-1] - indices[0] != len(indices) - 1:
         return None
     return range(int(indices[0]), int(indices[-1]) + 1) if (np.diff(indices) == 1).all() else None
 
 
 def _choose(node: ChooseNode, fetches: list[Fetch]) -> Fetch:
-    locate = _located_in_windows(node) if isinstance(node, MixNode) else node.locate
+    locate = _located_in_windows(node) if isinstance(node, MixNode) else _located(node)
 
-    def fetch_chosen(indices: Indices) -> Outcome:
+    def fetch_chosen(indices: Span) -> Outcome:
         try:
             numbers, within = locate(indices)
         except Exception as error:
@@ -203,17 +223,21 @@ def _choose(node: ChooseNode, fetches: list[Fetch]) -> Fetch:
     return fetch_chosen
 
 
-def _located_in_windows(node: MixNode) -> Callable[[Indices], tuple[Indices, Indices]]:
+def _located(node: ChooseNode) -> Callable[[Span], tuple[Indices, Indices]]:
+    return lambda indices: node.locate(as_indices(indices))
+
+
+def _located_in_windows(node: MixNode) -> Callable[[Span], tuple[Indices, Indices]]:
     """Find who gives many elements in one go, where they are asked for one after the other."""
     find = in_windows(
         lambda run: np.column_stack(node.locate_run(run)),
         epoch=node.length(),
     )
 
-    def locate(indices: Indices) -> tuple[Indices, Indices]:
+    def locate(indices: Span) -> tuple[Indices, Indices]:
         run = _as_run(indices)
         if run is None:
-            return node.locate(indices)
+            return node.locate(as_indices(indices))
         places = as_indices(find(run))
         return places[:, 0], places[:, 1]
 
@@ -221,7 +245,7 @@ def _located_in_windows(node: MixNode) -> Callable[[Indices], tuple[Indices, Ind
 
 
 def _fetch_from_several(
-    fetches: list[Fetch], numbers: Indices, within: Indices, indices: Indices
+    fetches: list[Fetch], numbers: Indices, within: Indices, indices: Span
 ) -> Outcome:
     """Ask each parent once, and put what they give in order, up to the first error."""
     order = np.argsort(numbers, kind="stable")
@@ -241,28 +265,23 @@ def _fetch_from_several(
     return _at(indices, list(map(rows.__getitem__, places[:end].tolist())), error)
 
 
-def _zip(fetches: list[Fetch], indices: Indices) -> Outcome:
+def _zip(fetches: list[Fetch], indices: Span) -> Outcome:
     parts = [fetch(indices) for fetch in fetches]
     end = min(len(part.block) for part in parts)
     error = next((part.error for part in parts if len(part.block) == end), None)
     return _at(indices, list(zip(*(part.block.rows()[:end] for part in parts), strict=True)), error)
 
 
-def _batch(node: BatchNode, fetch: Fetch, allocate: Allocate, indices: Indices) -> Outcome:
-    total = node.parent.length()
-    epochs, places = np.divmod(indices, max(1, node.length()))
-    starts = places * node.size
-    sizes = np.minimum(starts + node.size, total) - starts
-    ends = np.cumsum(sizes)
-    offsets = np.repeat(starts + epochs * total - (ends - sizes), sizes)
-    made = fetch(np.arange(len(offsets)) + offsets)
+def _batch(node: BatchNode, fetch: Fetch, allocate: Allocate, indices: Span) -> Outcome:
+    elements, ends = _batched(node, indices)
+    made = fetch(elements)
     data = made.block.data if node.function is None else made.block.rows()
     batches: list[Element] = []
     error, name = made.error, node.label
-    for end, size in zip(ends.tolist(), sizes.tolist(), strict=True):
+    for first, end in pairwise([0, *ends]):
         if end > len(made.block):
             break
-        part = data[end - size : end]
+        part = data[first:end]
         try:
             with traced(name):
                 batch = make_batch(node, part, allocate)
@@ -276,6 +295,20 @@ def _batch(node: BatchNode, fetch: Fetch, allocate: Allocate, indices: Indices) 
     return _at(indices, batches, error)
 
 
+def _batched(node: BatchNode, indices: Span) -> tuple[Span, list[int]]:
+    """Give the parent's indices of all elements of some batches, and where each batch ends."""
+    total, size = node.parent.length(), node.size
+    if isinstance(indices, range) and 0 <= indices.start <= indices.stop <= node.length():
+        run = range(indices.start * size, min(indices.stop * size, total))
+        return run, [*range(size, len(run), size), len(run)][: len(indices)]
+    epochs, places = np.divmod(as_indices(indices), max(1, node.length()))
+    starts = places * size
+    sizes = np.minimum(starts + size, total) - starts
+    ends = np.cumsum(sizes)
+    offsets = np.repeat(starts + epochs * total - (ends - sizes), sizes)
+    return np.arange(len(offsets)) + offsets, ends.tolist()
+
+
 def _about_absent(part: list[Element] | Columns) -> PlanError | None:
     if not isinstance(part, list) or present_rows(part) is None:
         return None
@@ -286,9 +319,9 @@ def _about_absent(part: list[Element] | Columns) -> PlanError | None:
 
 
 def _fan_out(
-    node: FanOutNode, split: Callable[[Element], list[Element]], fetch: Fetch, indices: Indices
+    node: FanOutNode, split: Callable[[Element], list[Element]], fetch: Fetch, indices: Span
 ) -> Outcome:
-    parents, pieces = np.divmod(indices, node.max_fan_out)
+    parents, pieces = np.divmod(as_indices(indices), node.max_fan_out)
     unique, places = np.unique(parents, return_inverse=True)
     made = fetch(unique).then(partial(around_none, lambda block: _split_all(node, split, block)))
     groups = made.block.rows()
@@ -332,5 +365,5 @@ def _indices_of(block: Block) -> Indices:
     return block.track.sparse().origins[:, 0]
 
 
-def _at(indices: Indices, data: list[Element] | Columns, error: BaseException | None) -> Outcome:
+def _at(indices: Span, data: list[Element] | Columns, error: BaseException | None) -> Outcome:
     return Outcome(Block(data, index_track(indices[: len(data)])), error, len(data))

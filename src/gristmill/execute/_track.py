@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.types import Indices
+from gristmill.types import Indices, Span
 
 Cursor: TypeAlias = tuple[Any, ...]
 """A position and numbers of pieces; or the state of a stage and numbers of pieces."""
@@ -185,13 +185,15 @@ class SparseTrack:
         return SparseTrack(origins, starts, ends, self.states)
 
 
-def index_track(indices: Indices) -> SparseTrack:
-    """Give the track of elements that were asked for by index, in no order."""
+Track: TypeAlias = DenseTrack | SparseTrack
+
+
+def index_track(indices: Span) -> Track:
+    """Give the track of elements that were asked for by index, as a run or in no order."""
+    if isinstance(indices, range):
+        return DenseTrack.of_records(indices, num_flat_maps=0)
     column = indices.reshape(-1, 1)
     return SparseTrack(column, column, column)
-
-
-Track: TypeAlias = DenseTrack | SparseTrack
 
 
 def concatenate_tracks(tracks: list[Track]) -> SparseTrack:

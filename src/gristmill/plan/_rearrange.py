@@ -36,6 +36,10 @@ class RearrangeNode(Node):
     def to_parent(self, indices: Indices) -> Indices:
         """Give the parent's index of each element."""
 
+    def run_in_parent(self, run: range) -> range | None:
+        """Give the parent's indices of elements that follow each other, if those do, too."""
+        return None
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +111,11 @@ class SliceNode(RearrangeNode):
             return self.start + places * self.step
         return self.start + places * self.step + epochs * self.parent.length()
 
+    def run_in_parent(self, run: range) -> range | None:
+        if self.step == 1 and 0 <= run.start <= run.stop <= self.length():
+            return range(self.start + run.start, self.start + run.stop)
+        return None
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +161,10 @@ class RepeatNode(RearrangeNode):
 
     def to_parent(self, indices: Indices) -> Indices:
         return indices if self.reseeds else indices % self.parent.length()
+
+    def run_in_parent(self, run: range) -> range | None:
+        is_within = 0 <= run.start <= run.stop <= self.parent.length()
+        return run if self.reseeds or is_within else None
 
 
 def _by_group(groups: Indices, places: Indices, move: Callable[[int, Indices], Indices]) -> Indices:
