@@ -1,6 +1,7 @@
 """Where batches go: onto a device, or shared out over several, of this process or of many."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar, final
 
@@ -14,6 +15,26 @@ from gristmill.types import Tree
 
 Others: TypeAlias = Literal["raise", "pass"]
 T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A batch taken apart: those of its leaves that go to JAX, and where to."""
+
+    leaves: list[Any]
+    structure: Any
+    numbers: list[int]
+    """Which of the leaves go there."""
+    arrays: list[Any]
+    places: list[Any]
+
+    def joined(self, placed: Sequence[Any]) -> Tree:
+        """Give the batch with what JAX made of the arrays."""
+        leaves = self.leaves.copy()
+        for number, array in zip(self.numbers, placed, strict=True):
+            leaves[number] = array
+        return self.structure.unflatten(leaves)
 
 
 @final
@@ -41,7 +62,7 @@ class Place:
 
     def check(self, batch: Tree) -> None:
         """Raise if a batch holds what JAX cannot."""
-        self._as_the_user(lambda: self._held(batch))
+        self._as_the_user(lambda: self._parts(batch))
 
     def put(self, batch: Tree, mask: Any) -> tuple[Tree, Any]:
         """Give a batch with its arrays there, and its mask, if there is one, beside their rows."""
@@ -53,46 +74,39 @@ class Place:
         with self._jax.enable_x64(self._has_64_bits):
             return function()
 
-    def _held(self, batch: Tree) -> tuple[list[Any], list[Any], list[int], list[Any], Any]:
-        """Give what goes to JAX, where to, and from where in the leaves; these; the structure."""
+    def _parts(self, batch: Tree) -> _Parts:
         leaves, structure = self._jax.tree.flatten(batch)
         targets = self._targets.get(structure)
         if targets is None:
             targets = self._targets[structure] = self._targets_of(batch, structure)
-        arrays: list[Any] = []
-        places: list[Any] = []
-        numbers: list[int] = []
+        parts = _Parts(leaves, structure, numbers=[], arrays=[], places=[])
         for number, leaf in enumerate(leaves):
             if can_hold(leaf):
-                arrays.append(as_held(leaf, _Name(batch, number)))
-                places.append(targets[number])
-                numbers.append(number)
+                parts.numbers.append(number)
+                parts.arrays.append(as_held(leaf, _Name(batch, number)))
+                parts.places.append(targets[number])
             elif self._others == "raise":
                 raise FeedError(
                     f"{_Name(batch, number)} is {_told(leaf)}, which JAX cannot hold. Leave it out "
                     'with a `map` before the feeding, or pass `others="pass"` to get it as it is.'
                 )
-        return arrays, places, numbers, leaves, structure
+        return parts
 
     def _placed(self, batch: Tree, mask: Any) -> tuple[Tree, Any]:
-        arrays, places, numbers, leaves, structure = self._held(batch)
-        if mask is not None:
-            arrays.append(mask)
-            places.append(self._along_rows(arrays[:-1], places))
+        parts = self._parts(batch)
+        masks, their_places = ([], []) if mask is None else ([mask], [self._along_rows(parts)])
         try:
-            placed = self._put(arrays, places)
+            placed = self._put(parts.arrays + masks, parts.places + their_places)
         except (ValueError, TypeError) as error:
-            error.add_note(_advice(batch, leaves))
+            error.add_note(_advice(batch, parts.leaves))
             raise
-        for number, array in zip(numbers, placed, strict=False):
-            leaves[number] = array
-        return structure.unflatten(leaves), None if mask is None else placed[-1]
+        count = len(parts.arrays)
+        return parts.joined(placed[:count]), placed[count] if masks else None
 
-    def _along_rows(self, arrays: list[Any], places: list[Any]) -> Any:
+    def _along_rows(self, parts: _Parts) -> Any:
         """Give where an array with one item for each row goes: with the rows of the first array."""
-        first: Any = next(
-            (place for array, place in zip(arrays, places, strict=True) if np.ndim(array)), None
-        )
+        pairs = zip(parts.arrays, parts.places, strict=True)
+        first: Any = next((place for array, place in pairs if np.ndim(array)), None)
         if not isinstance(first, self._jax.sharding.NamedSharding):
             return first
         spec = self._jax.sharding.PartitionSpec(*first.spec[:1])
