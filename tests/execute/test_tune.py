@@ -23,6 +23,10 @@ from gristmill.execute._tune import TunedStage, Way
 from gristmill.observe import Counters
 
 PATIENCE_S = 20.0
+
+WAIT_S = 0.1
+"""Stands for a disk or a network: longer than whatever may come upon a read, such as the garbage
+collector, so that it is mostly waiting all the same."""
 TOTAL = 10**7
 
 
@@ -351,7 +355,7 @@ class WaitsOnce:
 
     def __getitem__(self, index: int) -> int:
         if index == 0:
-            threading.Event().wait(0.004)  # stands for a disk or a network
+            threading.Event().wait(WAIT_S)
         elif index <= self.count:
             self.everybody.wait(PATIENCE_S)
         return index
@@ -394,7 +398,7 @@ class Together:
 
     def __getitem__(self, index: int) -> int:
         if index < self.batch_size:
-            threading.Event().wait(0.004)
+            threading.Event().wait(WAIT_S)
         elif index < 2 * self.batch_size:
             self.barrier.wait(PATIENCE_S)
         return index

@@ -377,7 +377,9 @@ def test_warnings_arrive_with_the_number_of_the_worker(
 
     list(make_loader(range(20), step))
 
-    (warning,) = [each for each in all_warnings if "five is odd" in str(each.message)]
+    # A worker that has nothing to do may take over what another is about to begin: then both tell.
+    warning, *again = [each for each in all_warnings if "five is odd" in str(each.message)]
+    assert len(again) <= 1
     assert re.fullmatch(r"\[worker [01]\] five is odd", str(warning.message))
     assert warning.category is DeprecationWarning
     assert (warning.filename, warning.lineno) == (__file__, step.__code__.co_firstlineno + 2)
