@@ -26,8 +26,9 @@ from gristmill.types import Element
 _LOCK = threading.RLock()
 """Who changes the global generators has them alone, as far as it is up to us."""
 
-_SECONDS = 0.005
-"""A look at the generators takes 25 us, so it is taken after reads that took 200 times as long."""
+_SECONDS = 0.05
+"""A look at the generators takes up to 200 us, what it reads being in no cache: so it is taken after
+reads that took hundreds of times as long."""
 
 _MOST_FALSE_ALARMS = 3
 _NUM_SEEDS = 8
