@@ -228,7 +228,7 @@ def test_ways_are_tried_in_turn(make_bench: MakeBench, monkeypatch: pytest.Monke
     monkeypatch.setattr(TunedStage, "_may_help", lambda stage, way: True)
     bench = make_bench(inline=1000, _2_threads=900, _4_threads=900, _2_processes=900)
 
-    bench.run(100.0)
+    bench.run(400.0)
 
     tried = [name for name in bench.visited if name != "inline"]
     assert {*tried[0:2]} == {*tried[2:4]} == {*tried[4:6]} == {"2 threads", "2 processes"}

@@ -44,6 +44,12 @@ BETTER = 1.1
 AS_GOOD = 0.97
 """What a smaller one must keep up."""
 
+HOPELESS = 0.8
+"""A way that is tried and gives less than this part is left after a quarter of the time."""
+
+RARER = 4
+"""How many times as long as before nothing is tried after a way that was no better."""
+
 logger = logging.getLogger("gristmill")
 
 
@@ -97,7 +103,9 @@ class TunedStage(Stage):
             self._look_at_the_first(outcome)
         else:
             self._window.add(len(outcome.block), began, time.perf_counter())
-            if self._window.is_full:
+            is_trial = self._way is not self._best
+            hopeless_rate = HOPELESS * self._best_rate if is_trial else 0.0
+            if self._window.is_full or self._window.is_slower_than(hopeless_rate):
                 self._judge(self._window)
         return outcome
 
@@ -232,7 +240,7 @@ class TunedStage(Stage):
 
     def _put_off(self) -> None:
         """Try again, but not soon."""
-        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        self._pause = min(RARER * self._pause, LONGEST_PAUSE_SECONDS)
         self._starved_s = 0.0
 
     def _go(self, way: Way) -> None:
@@ -295,6 +303,11 @@ class _Window:
     @property
     def is_full(self) -> bool:
         return self.seconds >= WINDOW_SECONDS and self._num_blocks >= WINDOW_BLOCKS
+
+    def is_slower_than(self, rate: float) -> bool:
+        """Tell before the window is full that it is not going to reach a rate."""
+        is_long_enough = self.seconds >= WINDOW_SECONDS / 4 and self._num_blocks >= WINDOW_BLOCKS
+        return is_long_enough and self.rate < rate
 
     @property
     def rate(self) -> float:
