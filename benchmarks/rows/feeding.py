@@ -165,20 +165,25 @@ def _training(worker_count: int) -> tuple[Contender, ...]:
             num_threads=0,
         )
     )  # fmt: skip
-    over_torch = contender(
-        "gristmill",
-        "feed, PyTorch's Pillow images",
-        Role.INFO,
-        "torch",
-        "gristmill_feeding:torch_items",
-        items="pictures",
-        worker_count=worker_count,
+    over_torch = tuple(
+        contender(
+            "gristmill",
+            f"feed{'' if ahead else '(ahead=0)'}, PyTorch's Pillow images",
+            Role.INFO,
+            "torch",
+            "gristmill_feeding:torch_items",
+            items="pictures",
+            worker_count=worker_count,
+            ahead=ahead,
+        )
+        for ahead in ((2,) if worker_count else (2, 0))
     )
+    limit = contender("limit", "slices of arrays", Role.LIMIT, "numpy", "limit:slices")
     ours = contender(
         "gristmill", "feed, arrays", Role.OURS, "gristmill", "gristmill_feeding:columns",
         worker_count=worker_count,
     )  # fmt: skip
-    return torch, arrays, tfds, hf, grain, over_torch, ours
+    return torch, arrays, tfds, hf, grain, limit, *over_torch, ours
 
 
 METRICS = {"records_per_s": "images/s", "waited_percent": "waiting, %"}

@@ -27,7 +27,7 @@ _LOCK = threading.RLock()
 """Who changes the global generators has them alone, as far as it is up to us."""
 
 _SECONDS = 0.05
-"""A look at the generators takes up to 200 us, what it reads being in no cache: so it is taken after
+"""A look at the generators takes up to 200 us, as no cache has what it reads: so it is taken after
 reads that took hundreds of times as long."""
 
 _MOST_FALSE_ALARMS = 3
