@@ -1,12 +1,13 @@
 """The training of an image classifier is killed, and goes on as if it had not been."""
 
+import errno
 import json
 import re
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ import flax.nnx, jax, optax, orbax.checkpoint, rich.progress
 
 import gristmill.demo
 
-example, arguments, moment, job = json.loads(os.environ["RUN"])
+example, arguments, moment = json.loads(os.environ["RUN"])
 
 
 def say(line):
@@ -59,8 +60,6 @@ say("ready")
 input()
 if moment:
     stop_at(*moment)
-if job:
-    jax.distributed.initialize(*job)
 sys.argv = [example, *arguments]
 runpy.run_path(example, run_name="__main__")
 """
@@ -105,20 +104,22 @@ class Training:
         moment: Moment | None = None,
         *,
         workers: int = 0,
-        job: tuple[str, int, int] | None = None,
+        cluster: Mapping[str, str] | None = None,
     ) -> Script:
         """Start a run, which waits to be told to go."""
         arguments = [
             *("--data", self._folder.parent / "mnist", "--epochs", 2, "--batch-size", 32),
             *("--checkpoints", self._folder / "checkpoints", "--save-every", SAVE_EVERY),
             *("--losses", self._folder / "losses.jsonl", "--workers", workers),
+            *(["--distributed"] if cluster else []),
         ]
         self._num_runs += 1
         return self._start(
             PROGRAM,
             name=f"{self._folder.name}_{self._num_runs}.py",
             env=self._environment
-            | {"RUN": json.dumps([str(EXAMPLE), [*map(str, arguments)], moment, job])},
+            | {"RUN": json.dumps([str(EXAMPLE), [*map(str, arguments)], moment])}
+            | dict(cluster or {}),
         )
 
     def losses(self) -> list[Loss]:
@@ -254,15 +255,32 @@ def test_on_eight_devices_it_goes_on_with_the_same_losses(train_in: Callable[...
     assert lines[-2] == accuracy
 
 
+def is_free(job: int) -> bool:
+    """Tell whether the port that JAX makes of the number of a job is in no use."""
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", 2**16 - 2**12 + job)) == errno.ECONNREFUSED
+
+
+def cluster_of(num_hosts: int) -> list[dict[str, str]]:
+    """Give the environments in which Open MPI starts processes, and JAX finds the others."""
+    job = next(filter(is_free, range(2**12)))
+    return [
+        {
+            "OMPI_MCA_orte_hnp_uri": f"{job * 2**12}.0;tcp://127.0.0.1:1",
+            "OMPI_COMM_WORLD_SIZE": str(num_hosts),
+            "OMPI_COMM_WORLD_RANK": str(host),
+            "OMPI_COMM_WORLD_LOCAL_RANK": str(host),
+        }
+        for host in range(num_hosts)
+    ]
+
+
 def test_two_hosts_share_the_data_and_count_each_test_image_once(
     train_in: Callable[..., Training],
 ):
     # Compiled in half the time: no number is compared here.
     training = train_in("hosts", JAX_DISABLE_MOST_OPTIMIZATIONS="1")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    runs = [training.prepare(job=(address, 2, host)) for host in range(2)]
+    runs = [training.prepare(cluster=cluster) for cluster in cluster_of(2)]
     for run in runs:
         go(run)
 
