@@ -47,7 +47,7 @@ class FixedPace:
     def __init__(self, size: int, seconds: float, *, limit: int) -> None:
         self.size = min(size, limit)
 
-    def observe(self, size: int, seconds: float) -> None:
+    def observe(self, size: int, seconds: float, *, has_collected: bool = False) -> None:
         """Learn nothing."""
 
     def lengthen(self) -> None:

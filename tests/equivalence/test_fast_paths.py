@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill import ArraySource, Batch, DataLoader, Filter, IndexSampler, Map
+from tests.equivalence.executors import FixedPace
 from tests.properties.pipelines import (
     AHEAD,
     INLINE,
@@ -81,19 +82,6 @@ def test_running_ahead_gives_what_running_inline_gives(pipeline: Pipeline):
     inline = outcome_with_states(iter(pipeline.loader(INLINE)))
 
     assert outcome_with_states(iter(pipeline.loader(AHEAD))) == inline
-
-
-class FixedPace:
-    """A pace that never learns."""
-
-    def __init__(self, size: int, seconds: float, *, limit: int) -> None:
-        self.size = min(size, limit)
-
-    def observe(self, size: int, seconds: float) -> None:
-        """Learn nothing."""
-
-    def lengthen(self) -> None:
-        """Stay as it is."""
 
 
 @given(

@@ -2,8 +2,8 @@
 
 A stage can go on from any cursor, and all give the same stream. So another way of running it is
 simply tried: for a moment the stream goes on there, the elements a second are compared, and it
-stays or goes back. That happens only while the consumer waits for data, first after a quarter of a
-second, and then ever more rarely.
+stays or goes back. That happens only while the consumer waits for data, first after a second, and
+then ever more rarely.
 
 The first elements are read one record at a time. If that is mostly waiting (a disk, a network),
 threads are put to it at once.
@@ -29,10 +29,12 @@ WINDOW_SECONDS = 0.1
 WINDOW_BLOCKS = 3
 """For how long, and over how many blocks, a rate is measured at least."""
 
-WARM_UP_SECONDS = 0.03
+WARM_UP_SECONDS = 0.01
 """What a way that is tried gets before it is measured."""
 
-FIRST_TRIAL_SECONDS = 0.25
+FIRST_TRIAL_SECONDS = 1.0
+"""A trial that comes to nothing takes a twentieth of this."""
+
 LONGEST_PAUSE_SECONDS = 60.0
 
 STARVING_SHARE = 0.5
