@@ -69,22 +69,26 @@ def decode_pngs(
     if channels not in PNG_MODES or not height * width:
         return made, is_done
     pieces = _find_data(pngs, shape)
-    num_bytes = height * (1 + width * channels)
+    row_bytes = 1 + width * channels
+    num_bytes = height * row_bytes
     stored: dict[int, bytes] = {}
     for place, piece in pieces.items():
         try:
             data = zlib.decompress(piece, bufsize=num_bytes)
         except zlib.error:
             continue
-        if len(data) == num_bytes and max(data[:: num_bytes // height]) <= _PAETH:
+        if len(data) == num_bytes:
             stored[place] = data
-    if not stored:
+    rows = np.frombuffer(b"".join(stored.values()), np.uint8).reshape(-1, height, row_bytes)
+    places = np.fromiter(stored, np.int64)
+    is_known = (rows[:, :, 0] <= _PAETH).all(axis=1)
+    if not is_known.all():
+        rows, places = rows[is_known], places[is_known]
+    if not len(places):
         return made, is_done
-    rows = np.frombuffer(b"".join(stored.values()), np.uint8).reshape(len(stored), height, -1)
     pixels = _unfilter(rows, channels)
-    places = list(stored)
     if pixels is None:
-        one_by_one = _decode_each([pieces[place] for place in places], shape)
+        one_by_one = _decode_each([pieces[place] for place in places.tolist()], shape)
         if one_by_one is None:
             return made, is_done
         pixels = one_by_one
@@ -130,12 +134,15 @@ def _decode_each(pieces: Sequence[bytes], shape: tuple[int, int, int]) -> NDArra
 
 
 def _unfilter(stored: NDArray[np.uint8], channels: int) -> NDArray[np.uint8] | None:
-    """Undo the filter that the first byte of each row names, if that does not take too long."""
+    """Undo the filter that the first byte of each row names, if that does not take too long.
+
+    The same row of all pictures is one piece of memory, so that one goes down the rows quickly.
+    """
     count, height, num_bytes = stored.shape[0], stored.shape[1], stored.shape[2] - 1
-    kinds = np.zeros((count, height + 1), np.uint8)  # above the first row is one of zeros
-    kinds[:, 1:] = stored[:, :, 0]
-    rows = np.zeros((count, height + 1, num_bytes), np.uint8)
-    rows[:, 1:] = stored[:, :, 1:]
+    kinds = np.zeros((height + 1, count), np.uint8)  # above the first row is one of zeros
+    kinds[1:] = stored[:, :, 0].T
+    rows = np.zeros((height + 1, count, num_bytes), np.uint8)
+    rows[1:] = stored[:, :, 1:].transpose(1, 0, 2)
     levels = _levels(kinds)
     passes = [
         [np.flatnonzero((levels == level) & (kinds == kind)) for kind in (_AVERAGE, _PAETH, _UP)]
@@ -150,18 +157,20 @@ def _unfilter(stored: NDArray[np.uint8], channels: int) -> NDArray[np.uint8] | N
     flat[lefts] = np.add.accumulate(by_pixel, axis=1, dtype=np.uint8).reshape(-1, num_bytes)
     # A row after some that add to the one above is that one and the sum of them all.
     is_up = kinds == _UP
-    sums = np.add.accumulate(rows * is_up[:, :, None], axis=1, dtype=np.uint8)
+    sums = rows * is_up[:, :, None]
+    for row in range(1, height + 1):  # not by `accumulate`, which goes from picture to picture
+        sums[row] += sums[row - 1]
     flat_sums = sums.reshape(-1, num_bytes)
     place = np.arange(kinds.size).reshape(kinds.shape)
-    bases = np.maximum.accumulate(np.where(is_up, 0, place), axis=1).ravel()
+    bases = np.maximum.accumulate(np.where(is_up, 0, place), axis=0).ravel()
     for averages, paeths, ups in passes:
         if len(averages):
-            flat[averages] = _undo_average(flat[averages], flat[averages - 1], channels)
+            flat[averages] = _undo_average(flat[averages], flat[averages - count], channels)
         if len(paeths):
-            flat[paeths] = _undo_paeth(flat[paeths], flat[paeths - 1], channels)
+            flat[paeths] = _undo_paeth(flat[paeths], flat[paeths - count], channels)
         base = bases[ups]
         flat[ups] = flat[base] + flat_sums[ups] - flat_sums[base]
-    return rows[:, 1:]
+    return rows[1:].transpose(1, 0, 2)
 
 
 def _levels(kinds: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -169,8 +178,8 @@ def _levels(kinds: NDArray[np.uint8]) -> NDArray[np.int64]:
 
     Those of one level can be done together: what they need is of a lower one, or only sums.
     """
-    counts = np.cumsum(kinds >= _AVERAGE, axis=1)
-    return counts - np.maximum.accumulate(np.where(kinds < _UP, counts, 0), axis=1)
+    counts = np.cumsum(kinds >= _AVERAGE, axis=0)
+    return counts - np.maximum.accumulate(np.where(kinds < _UP, counts, 0), axis=0)
 
 
 def _undo_average(

@@ -12,7 +12,7 @@ from gristmill.types import Indices
 MOST_BYTES = 256 * 2**20
 """A split that takes more decoded is decoded anew each time. TFDS's own limit is about the same."""
 
-_MOST_AHEAD, _MOST_BYTES_AHEAD = 512, 2**20
+_MOST_AHEAD, _MOST_BYTES_AHEAD = 1024, 2**20
 """Decoding takes more records along up to so many, or so much memory: a longer block is faster."""
 
 
