@@ -19,7 +19,7 @@ import tests.properties.pipelines
 import tests.properties.trees
 from gristmill import DataLoader, DataLoaderIterator, ReadOptions, WorkerOptions
 from gristmill.errors import GristmillWarning
-from gristmill.execute import _feed, _open, _sample, _tune, _waiting
+from gristmill.execute import _feed, _open, _sample, _stream, _tune, _waiting
 from gristmill.execute._processes import ProcessExecutor
 from gristmill.execute._tune import TunedStage
 from tests.properties.pipelines import Pipeline
@@ -88,6 +88,8 @@ class Run:
     is_wide: bool = False
     is_hopping: bool = False
     stays_where_it_went: bool = False
+    is_idle: bool = False
+    """Whether the consumer is never busy: a thread that was only needed for a while ends."""
 
     @contextlib.contextmanager
     def forced(self) -> Iterator[list[str]]:
@@ -103,6 +105,8 @@ class Run:
                 patch.setattr(_tune, "FIRST_TRIAL_SECONDS", math.inf)
             if self.is_hopping:
                 self._hop(patch)
+            if self.is_idle:
+                patch.setattr(_stream, "BUSY_SHARE", math.inf)
             _note_hops(patch, visited)
             yield visited
 
@@ -186,6 +190,7 @@ hopping = st.builds(
     block_size=st.integers(1, 5),
     is_hopping=st.just(True),
     stays_where_it_went=st.booleans(),
+    is_idle=st.booleans(),
 )
 hopping_to_processes = st.builds(
     Run,
@@ -196,6 +201,7 @@ hopping_to_processes = st.builds(
     uses_arena=st.booleans(),
     is_hopping=st.just(True),
     stays_where_it_went=st.booleans(),
+    is_idle=st.booleans(),
 )
 cheap = st.one_of(st.just(INLINE), ahead, threads, hopping)
 

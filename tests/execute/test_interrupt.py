@@ -196,12 +196,12 @@ def interrupt_once(monkeypatch: pytest.MonkeyPatch) -> None:
     wait = Ahead.wait
     is_first = True
 
-    def interrupted(self: Ahead) -> None:
+    def interrupted(self: Ahead) -> bool:
         nonlocal is_first
         if is_first:
             is_first = False
             raise KeyboardInterrupt
-        wait(self)
+        return wait(self)
 
     monkeypatch.setattr(Ahead, "wait", interrupted)
 

@@ -43,7 +43,7 @@ def test_portions_of_any_size_give_the_same_stream(size: int, monkeypatch: pytes
     def sized(self: PortionStage, *arguments: object) -> None:
         init(self, *arguments)  # pyright: ignore[reportArgumentType]
         self.pace.size = size
-        self.pace.observe = lambda size, seconds: None
+        self.pace.observe = lambda size, seconds, *, has_collected=False: None
 
     monkeypatch.setattr(PortionStage, "__init__", sized)
     cut = iter(program())

@@ -1,13 +1,19 @@
-"""When a stream begins to run ahead."""
+"""When a stream begins to run ahead, and when it ends to."""
 
+import math
+import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from gristmill import DataLoader
-from gristmill.execute import _stream
+from gristmill import DataLoader, IndexSampler, ReadOptions
+from gristmill.execute import _stream, _tune
+from gristmill.execute._ahead import Ahead
+from gristmill.execute._stream import Stream
+from gristmill.execute._tune import TunedStage
 
 MakeLoader = Callable[..., DataLoader]
 OwnThreads = Callable[[], list[threading.Thread]]
@@ -64,3 +70,112 @@ def test_start_prefetch_in_the_middle_of_a_block_repeats_none_of_it(
 
     assert own_threads()
     assert seen + list(iterator) == list(range(5000))
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let threads be tried once, soon and in vain; give the ways that a stream went."""
+    gone: list[str] = []
+    go = TunedStage._go
+
+    def note_and_go(stage: TunedStage, way: Any) -> None:
+        gone.append(way.kind)
+        go(stage, way)
+
+    monkeypatch.setattr(TunedStage, "_go", note_and_go)
+    monkeypatch.setattr(TunedStage, "_may_help", lambda stage, way: True)
+    monkeypatch.setattr(_tune, "WINDOW_SECONDS", 1e-9)
+    monkeypatch.setattr(_tune, "WINDOW_BLOCKS", 1)
+    monkeypatch.setattr(_tune, "WARM_UP_SECONDS", 0.0)
+    monkeypatch.setattr(_tune, "FIRST_TRIAL_SECONDS", 1e-9)
+    monkeypatch.setattr(_tune, "LONGEST_PAUSE_SECONDS", math.inf)
+    monkeypatch.setattr(_tune, "RARER", math.inf)
+    monkeypatch.setattr(_tune, "STARVING_SHARE", -math.inf)
+    monkeypatch.setattr(_tune, "BETTER", math.inf)
+    monkeypatch.setattr("gristmill.execute._feed.BLOCK_POSITIONS", 2)
+    monkeypatch.setattr(_stream, "BUSY_SHARE", math.inf)
+    return gone
+
+
+def numbers(step: Callable[[int], int] = lambda number: number) -> DataLoader:
+    return DataLoader(
+        data_source=range(400),
+        sampler=IndexSampler(400, num_epochs=1),
+        operations=[step],
+        read_options=ReadOptions(num_threads=2),
+    )
+
+
+def test_after_a_trial_in_vain_the_thread_ends(own_threads: OwnThreads, ways: list[str]):
+    iterator = iter(numbers())
+    seen = [next(iterator) for _ in range(300)]
+
+    assert ways == ["inline", "threads", "inline"]
+    assert not own_threads()
+    assert seen + list(iterator) == list(range(400))
+
+
+def test_a_thread_that_pays_stays(
+    own_threads: OwnThreads, ways: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(_stream, "BUSY_SHARE", 0.0)
+    iterator = iter(numbers())
+    seen = [next(iterator) for _ in range(300)]
+
+    assert ways == ["inline", "threads", "inline"]
+    assert own_threads()
+    assert seen + list(iterator) == list(range(400))
+
+
+def test_a_step_that_hangs_keeps_the_stage_and_the_next_thread_goes_on(
+    own_threads: OwnThreads, ways: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    wait, num_waits = Ahead.wait, 0
+
+    def wait_in_vain(self: Ahead) -> bool:
+        nonlocal num_waits
+        num_waits += 1
+        return wait(self) and num_waits > 3
+
+    monkeypatch.setattr(Ahead, "wait", wait_in_vain)
+    assert list(numbers()) == list(range(400))
+    assert num_waits == 4
+
+
+@pytest.mark.usefixtures("ways")
+def test_ctrl_c_at_any_line_while_the_thread_ends_loses_nothing(own_threads: OwnThreads):
+    reclaim = Stream._reclaim
+    watched = {_stream.__file__, sys.modules[Ahead.__module__].__file__}
+    num_lines, stop_at = 0, 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal num_lines
+        if frame.f_code.co_filename not in watched:
+            return None
+        if event == "line":
+            num_lines += 1
+            if num_lines == stop_at:
+                raise KeyboardInterrupt
+        return trace
+
+    def traced_reclaim(self: Stream) -> None:
+        sys.settrace(trace)
+        try:
+            reclaim(self)
+        finally:
+            sys.settrace(None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stream, "_reclaim", traced_reclaim)
+        while num_lines >= stop_at:  # until it ends before the line where it is to be interrupted
+            num_lines, stop_at = 0, stop_at + 1
+            iterator, seen = iter(numbers()), []
+            while len(seen) < 400:
+                try:
+                    seen.append(next(iterator))
+                except KeyboardInterrupt:
+                    continue
+            assert seen == list(range(400)), stop_at
+            with pytest.raises(StopIteration):
+                next(iterator)
+    assert stop_at > 20

@@ -68,14 +68,18 @@ class Ahead:
         self._is_stopped = True
         self._room.put(None)
 
-    def wait(self) -> None:
-        """Wait until the thread has ended, but not for a user's function that takes very long."""
+    def wait(self) -> bool:
+        """Wait until the thread has ended, but not for a user's function that takes very long.
+
+        Says whether it has.
+        """
         if self._thread.ident is None or threading.current_thread() is self._thread:
-            return
+            return False
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._has_ended and time.monotonic() < deadline:
             with contextlib.suppress(Empty):
                 self._end.get(timeout=0.1)
+        return self._has_ended
 
     def _run(self) -> None:
         while self._hand_over(self._pull()):

@@ -44,7 +44,8 @@ class Stream:
     Where the settings allow it, a background thread makes the next ones while the consumer is
     busy: from `start` on, or as soon as the consumer is seen to be busy. Where it does nothing but
     take elements there is nothing to gain, and two threads that take turns at the interpreter lose
-    a quarter. Threads and processes that compute are always spoken to by such a thread.
+    a quarter. Threads and processes that compute are always spoken to by such a thread, which ends
+    when they were only tried.
 
     After an error the stream stands before the element that failed: the next try computes it anew.
     """
@@ -60,6 +61,8 @@ class Stream:
         self._skips: list[tuple[Cursor, SkippedRecord]] = []
         self._is_unsure = False
         self._is_closed = False
+        self._is_lent = False
+        """Whether a thread has the stage because that needed one, not because it pays."""
         self._busy_seconds = 0.0
         self._making_seconds = math.inf  # nothing was made yet
         self._made_seconds = 0.0
@@ -138,7 +141,11 @@ class Stream:
         pause = min(asked_at - self._handed_over_at, self._made_seconds)
         self._busy_seconds = MEMORY * self._busy_seconds + pause
         is_busy = self._busy_seconds / self._making_seconds >= BUSY_SHARE
-        if is_busy or not self._engine.is_stage_ours or self._engine.stage.needs_thread:
+        needs_thread = self._engine.stage.needs_thread
+        if self._is_lent and not (is_busy or needs_thread):
+            self._reclaim()
+        elif is_busy or needs_thread or not self._engine.is_stage_ours:
+            self._is_lent = not is_busy and (self._is_lent or self._engine.is_stage_ours)
             self.start()
         self._is_unsure = True
         while not self._handout.waiting:
@@ -163,6 +170,15 @@ class Stream:
         if math.isinf(self._making_seconds):
             self._making_seconds, self._busy_seconds = 0.0, 0.0
         self._making_seconds = MEMORY * self._making_seconds + made_s
+
+    def _reclaim(self) -> None:
+        """Go on without the thread; what it has made ahead is made again."""
+        self._is_unsure = True
+        self._engine.reclaim()
+        self._is_lent = not self._engine.is_stage_ours
+        self.seek(self.position)
+        if self._is_lent:
+            self.start()
 
     def _within_budget(self, outcome: Outcome) -> Outcome:
         """Take note of what was left out; the one too many is an error in its place."""
@@ -191,7 +207,7 @@ class _Engine:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.ahead: Ahead | None = None
-        self.is_stage_ours = True  # until a thread has had it: from then on only threads do
+        self.is_stage_ours = True  # until a thread has it: from then on only threads do
         self._turn = threading.Lock()
         self._is_closed = False
 
@@ -203,6 +219,15 @@ class _Engine:
         self.is_stage_ours = False
         self.ahead = Ahead(self.stage, cursor, self._turn, self._settle)
         self.ahead.start()
+
+    def reclaim(self) -> None:
+        """Have the thread leave the stage, which is ours again if it does so soon."""
+        if self.ahead is not None:
+            self.ahead.stop()
+            self.stage.interrupt()
+            has_left = self.ahead.wait()
+            self.ahead = None  # first: nobody may pull from it when the stage is ours
+            self.is_stage_ours = has_left
 
     def seek(self, cursor: Cursor) -> None:
         """Go on from a cursor: a thread that has the stage is left, and the next one told."""
