@@ -1,12 +1,15 @@
 """How long the ranges are that an executor is given."""
 
 import gc
+import itertools
 from collections.abc import Iterator
 
 import pytest
 
 from gristmill.dataset import MapDataset
-from gristmill.execute._feed import Pace
+from gristmill.execute import _feed
+from gristmill.execute._feed import FORGIVING_BLOCKS, Pace
+from gristmill.loader import load
 
 
 def test_blocks_grow_up_to_the_wanted_time():
@@ -26,7 +29,7 @@ def test_blocks_shrink_where_they_take_too_long():
     assert pace.size == 1
 
 
-def test_blocks_that_the_garbage_collector_runs_for_are_halved_for_good():
+def test_blocks_that_the_garbage_collector_runs_for_are_halved():
     pace = Pace(1.0, limit=100)
     pace.observe(1, 0.01)
     pace.observe(8, 0.01, has_collected=True)
@@ -34,6 +37,15 @@ def test_blocks_that_the_garbage_collector_runs_for_are_halved_for_good():
     assert pace.size == 32
     pace.observe(32, 0.01)
     assert pace.size == 32
+
+
+def test_after_many_blocks_without_garbage_longer_ones_are_tried_again():
+    pace = Pace(1.0, limit=100)
+    pace.observe(1, 0.01)
+    pace.observe(8, 0.6, has_collected=True)
+    pace.observe(8, 0.6, has_collected=True)
+    sizes = [(pace.observe(pace.size, 0.01), pace.size)[1] for _ in range(6 * FORGIVING_BLOCKS)]
+    assert sizes[FORGIVING_BLOCKS - 2 :: FORGIVING_BLOCKS] == [4, 8, 16, 32, 64, 100]
 
 
 def test_a_collection_now_and_then_changes_nothing():
@@ -50,6 +62,23 @@ def test_a_block_of_one_is_not_halved():
     for _ in range(5):
         pace.observe(1, 0.6, has_collected=True)
     assert pace.size == 1
+
+
+@pytest.mark.parametrize("worker_count", [0, 1])
+def test_garbage_of_other_threads_does_not_shorten_the_blocks_of_workers(
+    worker_count: int, monkeypatch: pytest.MonkeyPatch
+):
+    seen: list[bool] = []
+
+    def observe(self: Pace, size: int, seconds: float, *, has_collected: bool = False) -> None:
+        seen.append(has_collected)
+
+    monkeypatch.setattr(Pace, "observe", observe)
+    collections = itertools.count()
+    monkeypatch.setattr(_feed, "_num_collections", lambda: next(collections))
+    assert list(load(range(20), num_epochs=1, worker_count=worker_count)) == list(range(20))
+
+    assert any(seen) is (worker_count == 0)
 
 
 @pytest.fixture

@@ -26,6 +26,9 @@ class Executor(ABC):
     block_seconds: float = BLOCK_SECONDS
     """What a range should take."""
 
+    computes_here: bool = False
+    """Whether a range is computed by who collects it."""
+
     @property
     @abstractmethod
     def has_room(self) -> bool:
@@ -64,6 +67,8 @@ class Executor(ABC):
 @final
 class InlineExecutor(Executor):
     """Computes a range when its outcome is asked for."""
+
+    computes_here = True
 
     def __init__(self, read: Callable[[range], Outcome]) -> None:
         self._read = read

@@ -25,6 +25,10 @@ MANY_TIMES = 4
 FAR_TIMES = 20
 """A block of a source that is far away, and reads many at once, may take so many times as long."""
 
+FORGIVING_BLOCKS = 256
+"""After so many blocks without a collection of garbage longer ones are tried again: it may have
+been the garbage of another thread."""
+
 
 @final
 class FeedStage(Stage):
@@ -72,7 +76,7 @@ class FeedStage(Stage):
                 return None
             num_collections = _num_collections()
             outcome = self._executor.collect(has_more=self._next < self._end)
-        has_collected = _num_collections() > num_collections
+        has_collected = _num_collections() > num_collections and self._executor.computes_here
         size = self._sizes.popleft()
         if len(outcome.block) < size:  # something is absent: what is dropped at the end is needed
             self._end = self._length
@@ -131,8 +135,9 @@ class Pace:
         self.size = 1
         self._wanted = wanted_seconds
         self._longest = FAR_TIMES * wanted_seconds
-        self._limit = limit
+        self._limit = self._highest_limit = limit
         self._num_collected = 0
+        self._num_until_forgiven = 0
 
     def lengthen(self) -> None:
         """Let blocks take longer from now on, as to wait for many takes as long as for one."""
@@ -140,15 +145,25 @@ class Pace:
 
     def observe(self, size: int, seconds: float, *, has_collected: bool = False) -> None:
         """Take note of how long a block of `size` positions took, and if garbage was collected."""
+        self._heed_garbage(size, has_collected=has_collected)
+        if seconds < self._wanted / 2 and size == self.size:
+            times = 8 if seconds < self._wanted / 16 else 2
+            self.size = times * self.size
+        elif seconds > 2 * self._wanted and size <= self.size:
+            self.size = max(1, self.size // 2)
+        self.size = min(self.size, self._limit)
+
+    def _heed_garbage(self, size: int, *, has_collected: bool) -> None:
         self._num_collected = self._num_collected + 1 if has_collected and size > 1 else 0
         if self._num_collected > 1:  # once may be by chance
             self._num_collected = 0
-            self.size = self._limit = size // 2
-        elif seconds < self._wanted / 2 and size == self.size:
-            times = 8 if seconds < self._wanted / 16 else 2
-            self.size = min(times * self.size, self._limit)
-        elif seconds > 2 * self._wanted and size <= self.size:
-            self.size = max(1, self.size // 2)
+            self._limit = size // 2
+            self._num_until_forgiven = FORGIVING_BLOCKS
+        elif self._limit < self._highest_limit:
+            self._num_until_forgiven -= 1
+            if not self._num_until_forgiven:
+                self._limit = min(2 * self._limit, self._highest_limit)
+                self._num_until_forgiven = FORGIVING_BLOCKS
 
 
 def _num_collections() -> int:
