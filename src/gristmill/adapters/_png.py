@@ -155,31 +155,35 @@ def _unfilter(stored: NDArray[np.uint8], channels: int) -> NDArray[np.uint8] | N
     lefts = np.flatnonzero(kinds == _SUB)
     by_pixel = flat[lefts].reshape(len(lefts), num_bytes // channels, channels)
     flat[lefts] = np.add.accumulate(by_pixel, axis=1, dtype=np.uint8).reshape(-1, num_bytes)
-    # A row after some that add to the one above is that one and the sum of them all.
+    # A row after some that add to the one above is that one, its base, and the sum of them all.
     is_up = kinds == _UP
     sums = rows * is_up[:, :, None]
+    bases = np.arange(kinds.size).reshape(kinds.shape)
     for row in range(1, height + 1):  # not by `accumulate`, which goes from picture to picture
         sums[row] += sums[row - 1]
-    flat_sums = sums.reshape(-1, num_bytes)
-    place = np.arange(kinds.size).reshape(kinds.shape)
-    bases = np.maximum.accumulate(np.where(is_up, 0, place), axis=0).ravel()
+        np.copyto(bases[row], bases[row - 1], where=is_up[row])
+    flat_sums, flat_bases = sums.reshape(-1, num_bytes), bases.ravel()
     for averages, paeths, ups in passes:
         if len(averages):
             flat[averages] = _undo_average(flat[averages], flat[averages - count], channels)
         if len(paeths):
             flat[paeths] = _undo_paeth(flat[paeths], flat[paeths - count], channels)
-        base = bases[ups]
+        base = flat_bases[ups]
         flat[ups] = flat[base] + flat_sums[ups] - flat_sums[base]
     return rows[1:].transpose(1, 0, 2)
 
 
-def _levels(kinds: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _levels(kinds: NDArray[np.uint8]) -> NDArray[np.int32]:
     """Count the rows to be gone through by the pixel that must be done before a row, and itself.
 
     Those of one level can be done together: what they need is of a lower one, or only sums.
     """
-    counts = np.cumsum(kinds >= _AVERAGE, axis=0)
-    return counts - np.maximum.accumulate(np.where(kinds < _UP, counts, 0), axis=0)
+    levels = (kinds >= _AVERAGE).astype(np.int32)
+    needs_above = (kinds >= _UP).astype(np.int32)
+    for row in range(1, len(kinds)):
+        levels[row] += levels[row - 1]
+        levels[row] *= needs_above[row]
+    return levels
 
 
 def _undo_average(
