@@ -1,8 +1,8 @@
 """MNIST five ways: PyTorch, TFDS, Grain, Hugging Face and gristmill feed the same JAX model.
 
-Each loader gives the same images in the same order, so each must end with the same accuracy, and
-what differs is the time. gristmill reads each of the others' datasets, too. Read `mnist/with_*.py`
-to see how every loader is set up.
+Each loader yields the same images in the same order, so each must reach the same accuracy, and only
+the time differs. gristmill also reads the dataset of each other library. See `mnist/with_*.py` for
+the code that sets up each loader.
 """
 
 import argparse
@@ -13,12 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from mnist import quiet as quiet  # before the libraries that it keeps quiet
+from mnist import quiet as quiet  # before the libraries that it silences
 
 from gristmill.demo import MnistError, load_mnist
 
 BATCH_SIZE = 128
-WAYS = {  # what to install for each; its loaders are in `mnist/with_<name>.py`
+WAYS = {  # the packages that each needs; its loaders are in `mnist/with_<name>.py`
     "pytorch": ("torch", "PIL"),
     "tfds": ("tensorflow_datasets", "tensorflow"),
     "grain": ("grain", "PIL"),
@@ -30,15 +30,15 @@ EPILOG = """\
 examples:
   python examples/mnist_five_ways.py                           the sample that comes with gristmill
   python examples/mnist_five_ways.py --only grain --epochs 3   Grain and gristmill over its source
-  python examples/mnist_five_ways.py --data DIR --work WORK    all of MNIST; TFDS's files are kept
+  python examples/mnist_five_ways.py --data DIR --work WORK    all of MNIST; the TFDS files are kept
 
-exit status: 0 all reached the same accuracy, 1 they did not, 2 wrong usage, bad data or a missing
+exit status: 0 all reached the same accuracy, 1 they did not, 2 invalid usage or data or a missing
 package, 130 interrupted
 """
 
 
 def main(argv=None):
-    """Run the comparison and give the exit status."""
+    """Run the comparison and return the exit status."""
     arguments = parse(argv)
     if absent := missing("jax", "rich"):
         sys.stderr.write(f"This needs {' and '.join(absent)}: {INSTALL}.\n")
@@ -60,7 +60,7 @@ def main(argv=None):
 
 def compare(data, arguments, work):
     """Train once with each contender, print the table and draw the plot."""
-    # Imported only now, so that `--help` and the message about missing packages need neither.
+    # Imported here, since `--help` and the message about missing packages must work without them.
     from mnist.contest import disagreement, train  # noqa: PLC0415
     from mnist.table import table  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
@@ -68,7 +68,9 @@ def compare(data, arguments, work):
 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=120)  # a log: no line is folded
+        console = Console(
+            highlight=False, markup=False, width=120
+        )  # in a log, lines are not wrapped
     num_images = len(data.train_labels)
     origin = "Sample of MNIST" if arguments.data is None else f"MNIST in {arguments.data}"
     epochs = f"{arguments.epochs} epoch{'s' if arguments.epochs > 1 else ''}"
@@ -78,7 +80,7 @@ def compare(data, arguments, work):
         soft_wrap=True,
     )
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        # All libraries are imported and all datasets made before the first clock starts.
+        # All libraries are imported and all datasets created before the first measurement.
         contenders = []
         for way in arguments.only or WAYS:
             if absent := missing(*WAYS[way]):
@@ -108,7 +110,7 @@ def compare(data, arguments, work):
             )
             progress.remove_task(bar)
     if not results:
-        return 0  # what is missing was said
+        return 0  # the missing packages were printed above
     console.print(table(results))
     title = "Sample of MNIST" if arguments.data is None else "MNIST"
     draw(results, f"{title}: {num_images:,} images, {epochs}", arguments.plot, console)
@@ -116,13 +118,13 @@ def compare(data, arguments, work):
         sys.stderr.write(f"{message}\n")
         return 1
     if len(results) > 1:
-        told = "with every loader: the same images in the same order"
-        console.print(f"Test accuracy {results[0].accuracy} {told}.")
+        reason = "the same images in the same order"
+        console.print(f"Test accuracy {results[0].accuracy} with every loader: {reason}.")
     return 0
 
 
 def draw(results, title, path, console):
-    """Save the plot, where there is matplotlib."""
+    """Save the plot, if matplotlib is installed."""
     if missing("matplotlib"):
         console.print(f"No plot, matplotlib is missing: {INSTALL}.", soft_wrap=True)
         return
@@ -131,12 +133,12 @@ def draw(results, title, path, console):
 
 
 def missing(*packages):
-    """Give those of the packages that are not installed."""
+    """Return the packages that are not installed."""
     return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
 def parse(argv):
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         epilog=EPILOG,
@@ -147,7 +149,7 @@ def parse(argv):
         "--data", type=Path, metavar="DIR", help="directory of MNIST's four idx files, .gz or not"
     )
     parser.add_argument(
-        "--epochs", type=at_least(1), default=1, metavar="N", help="times to see each image (1)"
+        "--epochs", type=at_least(1), default=1, metavar="N", help="number of epochs (1)"
     )
     parser.add_argument(
         "--workers",
@@ -164,7 +166,7 @@ def parse(argv):
         help=f"one of {', '.join(WAYS)}; may be repeated",
     )
     parser.add_argument(
-        "--work", type=Path, metavar="DIR", help="keep TFDS's files here for the next run"
+        "--work", type=Path, metavar="DIR", help="keep the TFDS files here for the next run"
     )
     parser.add_argument(
         "--plot",
@@ -177,7 +179,7 @@ def parse(argv):
 
 
 def at_least(least):
-    """Give the type of an argument that is a whole number from `least` on."""
+    """Return the `type` of an argument that must be an integer of at least `least`."""
 
     def number(text):
         if not text.isdecimal() or int(text) < least:
@@ -190,7 +192,7 @@ def at_least(least):
 
 
 def writable(text):
-    """Give the path of a file that can be made: better to know before than after the training."""
+    """Return the path of a file, after a check that it can be created: before the training."""
     path = Path(text)
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise argparse.ArgumentTypeError(f"must name a file in a folder one can write to: {text!r}")

@@ -1,8 +1,8 @@
-"""Train a small transformer on two books, byte by byte, data-parallel over all devices.
+"""Train a small byte-level transformer on two texts, data-parallel over all devices.
 
 Paragraphs of "Alice's Adventures in Wonderland" and of the Constitution of the United States are
-mixed, packed into rows and fed to JAX. Stop it at any moment, even by `kill -9`: started again
-with the same `--checkpoints` it goes on with the very losses it would have had.
+mixed, packed into rows and fed to JAX. With `--checkpoints` you can stop it at any time, even with
+`kill -9`: the same command resumes with exactly the losses of an uninterrupted run.
 """
 
 import argparse
@@ -24,13 +24,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import gristmill as grain
 
 TEXTS = Path(__file__).parent / "texts"
-WEIGHTS = {"alice.txt": 0.8, "constitution.txt": 0.2}  # of how many paragraphs each is the source
-PADDING, MARK, NUM_TOKENS = 0, 1, 256  # the texts have no such bytes; a mark begins and ends each
+WEIGHTS = {"alice.txt": 0.8, "constitution.txt": 0.2}  # share of the paragraphs
+PADDING, MARK, NUM_TOKENS = 0, 1, 256  # no bytes of the texts; MARK starts and ends a paragraph
 ROW_LENGTH = 256
-NUM_BINS = 32  # rows that are filled at a time: the more, the less padding
+NUM_BINS = 32  # rows filled at a time: more rows mean less padding
 
 WIDTH, NUM_HEADS, NUM_LAYERS = 96, 4, 2
-SLOWEST_TURN = 500.0  # how many positions the slowest of the angles takes for a radian
+SLOWEST_TURN = 500.0  # positions per radian of the slowest rotary angle
 LEARNING_RATE, WARM_UP_STEPS = 3e-3, 40
 PROMPTS = "Alice ", "The President "
 SAMPLE_LENGTH, TEMPERATURE = 128, 0.5
@@ -38,13 +38,13 @@ SAMPLE_LENGTH, TEMPERATURE = 128, 0.5
 EPILOG = """\
 examples:
   python examples/train_lm.py
-  python examples/train_lm.py --steps 1000 --checkpoints DIR    run it again to go on
+  python examples/train_lm.py --steps 1000 --checkpoints DIR    run it again to resume
   XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/train_lm.py
 """
 
 
 def documents(name):
-    """Give the paragraphs of a text, each between marks; long ones are cut to fit into a row."""
+    """Return the paragraphs of a text, each between marks, split to fit into a row."""
     paragraphs = (TEXTS / name).read_bytes().split(b"\n\n")
     marked = [b"%c%b%c" % (MARK, paragraph.strip(b"\n"), MARK) for paragraph in paragraphs]
     return [
@@ -55,12 +55,12 @@ def documents(name):
 
 
 def tokenize(document):
-    """Turn bytes into tokens."""
+    """Convert bytes to tokens."""
     return {"tokens": np.frombuffer(document, np.uint8).astype(np.int32)}
 
 
 def add_targets(row):
-    """Give each token of a packed row the next one of its document; the last one has none."""
+    """Add the target of each token: the next one of its document, or padding for the last one."""
     tokens, segments = row["tokens"], row["tokens_segment_ids"]
     targets = np.full_like(tokens, PADDING)
     targets[:-1] = np.where(segments[:-1] == segments[1:], tokens[1:], PADDING)
@@ -73,7 +73,7 @@ def add_targets(row):
 
 
 def make_dataset(*, batch_size, seed, num_workers=0, num_epochs=None):
-    """Describe the data, without end unless `num_epochs` is given."""
+    """Return the dataset of batches, infinite unless `num_epochs` is passed."""
     sources = [
         grain.MapDataset.source(documents(name)).seed(seed + number).shuffle().repeat(num_epochs)
         for number, name in enumerate(WEIGHTS)
@@ -90,7 +90,7 @@ def make_dataset(*, batch_size, seed, num_workers=0, num_epochs=None):
 
 
 def rotate(x, positions):
-    """Turn vectors by angles that grow with their positions, so that products tell distances."""
+    """Apply rotary position embeddings: rotate vectors by angles proportional to position."""
     frequencies = SLOWEST_TURN ** -jnp.linspace(0.0, 1.0, x.shape[-1] // 2)
     angles = positions[:, :, None, None] * frequencies
     left, right = jnp.split(x, 2, axis=-1)
@@ -99,7 +99,7 @@ def rotate(x, positions):
 
 
 class Block(nnx.Module):
-    """Attention, then a layer for each token by itself."""
+    """Attention, then a feed-forward layer for each token."""
 
     def __init__(self, rngs):
         self.attention_norm = nnx.LayerNorm(WIDTH, rngs=rngs)
@@ -118,7 +118,7 @@ class Block(nnx.Module):
 
 
 class Transformer(nnx.Module):
-    """Gives the logits of the token after each."""
+    """Returns the logits of the next token after each token."""
 
     def __init__(self, rngs):
         self.embed = nnx.Embed(NUM_TOKENS, WIDTH, rngs=rngs)
@@ -127,7 +127,7 @@ class Transformer(nnx.Module):
         self.out = nnx.Linear(WIDTH, NUM_TOKENS, rngs=rngs)
 
     def __call__(self, tokens, segments, positions):
-        # Each token sees those before it, of its own document only.
+        # Each token attends to earlier tokens of its own document only.
         mask = jnp.tril(segments[:, :, None] == segments[:, None, :])[:, None]
         x = self.embed(tokens)
         for block in self.blocks:
@@ -137,7 +137,7 @@ class Transformer(nnx.Module):
 
 @nnx.jit
 def train_step(model, optimizer, batch):
-    """Learn from a batch; give the loss in nats per byte, and of how many bytes it is the mean."""
+    """Take a training step; return the mean loss in nats per byte, and the number of bytes."""
     has_target = batch["targets"] != PADDING
 
     def mean_loss(model):
@@ -152,35 +152,35 @@ def train_step(model, optimizer, batch):
 
 @nnx.jit
 def complete(model, tokens, begin, key):
-    """Replace the tokens from place `begin` on by what the model draws."""
+    """Replace the tokens from position `begin` on by tokens sampled from the model."""
     segments, positions = jnp.ones_like(tokens), jnp.arange(len(tokens))
 
-    def draw(place, tokens):
-        logits = model(tokens[None], segments[None], positions[None])[0, place - 1]
-        drawn = jax.random.categorical(jax.random.fold_in(key, place), logits / TEMPERATURE)
-        return tokens.at[place].set(drawn)
+    def draw(position, tokens):
+        logits = model(tokens[None], segments[None], positions[None])[0, position - 1]
+        drawn = jax.random.categorical(jax.random.fold_in(key, position), logits / TEMPERATURE)
+        return tokens.at[position].set(drawn)
 
     return jax.lax.fori_loop(begin, len(tokens), draw, tokens)
 
 
 def sample(model, prompt, seed):
-    """Give the beginning of a paragraph, after a prompt."""
-    given = np.frombuffer(b"%c%b" % (MARK, prompt.encode()), np.uint8)
-    tokens = jnp.zeros(SAMPLE_LENGTH, jnp.int32).at[: len(given)].set(given)
-    drawn = complete(model, tokens, len(given), jax.random.key(seed)).tolist()
+    """Sample a paragraph that starts with a prompt."""
+    start = np.frombuffer(b"%c%b" % (MARK, prompt.encode()), np.uint8)
+    tokens = jnp.zeros(SAMPLE_LENGTH, jnp.int32).at[: len(start)].set(start)
+    drawn = complete(model, tokens, len(start), jax.random.key(seed)).tolist()
     end = drawn.index(MARK, 1) if MARK in drawn[1:] else len(drawn)
     return "".join(chr(t) if t in range(32, 127) or t == 10 else "?" for t in drawn[1:end])
 
 
 def make_training(seed):
-    """Give a new model and its optimizer."""
+    """Return a new model and its optimizer."""
     model = Transformer(nnx.Rngs(seed))
     schedule = optax.linear_schedule(0.0, LEARNING_RATE, WARM_UP_STEPS)
     return model, nnx.Optimizer(model, optax.adamw(schedule), wrt=nnx.Param)
 
 
 def save(checkpoints, step, training, batches):
-    """Save model, optimizer and the place in the data as one: all of them or none."""
+    """Save model, optimizer and the position in the data as one atomic checkpoint."""
     checkpoints.save(
         step,
         args=ocp.args.Composite(
@@ -191,7 +191,7 @@ def save(checkpoints, step, training, batches):
 
 
 def restore(checkpoints, training, batches):
-    """Go back to the last checkpoint and give its step, 0 if there is none."""
+    """Restore the latest checkpoint and return its step, or return 0 if there is none."""
     step = checkpoints.latest_step()
     if step is None:
         return 0
@@ -209,7 +209,7 @@ def restore(checkpoints, training, batches):
 
 
 def train(training, batches, checkpoints, arguments, console):
-    """Train up to the last step, from the latest checkpoint on."""
+    """Train from the latest checkpoint up to the last step."""
     first = restore(checkpoints, training, batches) if checkpoints else 0
     console.print(f"Devices: {jax.device_count()}, steps: {first + 1} to {arguments.steps}")
     with Progress(
@@ -219,36 +219,36 @@ def train(training, batches, checkpoints, arguments, console):
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,  # a log gets the lines alone
+        disable=not console.is_terminal,  # no progress bar in a log
     ) as progress:
         bar = progress.add_task("compiling", total=arguments.steps, completed=first)
         num_tokens, began = 0, None
         for step in range(first + 1, arguments.steps + 1):
-            # Waits for the device, while the next batches are brought there.
+            # Waits for the device, while the next batches are transferred to it.
             loss, count = train_step(*training, next(batches))
             loss, count = float(loss), int(count)
             now = time.perf_counter()
             if began is None:
-                began = now  # the first step was compiled
+                began = now  # the first step includes compilation
             else:
                 num_tokens += count
-            told = f"loss {loss:.3f}, {num_tokens / max(now - began, 1e-9):,.0f} tokens/s"
-            progress.update(bar, advance=1, description=told)
+            shown = f"loss {loss:.3f}, {num_tokens / max(now - began, 1e-9):,.0f} tokens/s"
+            progress.update(bar, advance=1, description=shown)
             if arguments.losses:
                 with arguments.losses.open("a") as file:
                     file.write(json.dumps({"step": step, "loss": loss.hex()}) + "\n")
             if step % arguments.save_every == 0 or step == arguments.steps:
-                console.print(f"step {step}: {told}")
+                console.print(f"step {step}: {shown}")
                 if checkpoints:
                     save(checkpoints, step, training, batches)
 
 
 def main():
-    """Train, show what was learnt, and say how long the training waited for data."""
+    """Train, print samples, and print how long the training waited for data."""
     arguments = parse()
     console = Console(highlight=False, markup=False, soft_wrap=True)
 
-    # Rows of a batch are shared out among all devices; each has all the parameters.
+    # Batches are sharded by rows over all devices; parameters are replicated.
     mesh = Mesh(jax.devices(), ("data",))
     make = nnx.jit(make_training, static_argnums=0, out_shardings=NamedSharding(mesh, P()))
     training = make(arguments.seed)
@@ -273,18 +273,18 @@ def main():
 
 
 def parse():
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--steps", type=positive, default=300, metavar="N", help="how long to train (300)")
+    add("--steps", type=positive, default=300, metavar="N", help="number of training steps (300)")
     add("--batch-size", type=positive, default=8, metavar="N", help="over all devices (8)")
-    add("--checkpoints", type=Path, metavar="DIR", help="save here, and go on from what is here")
-    add("--save-every", type=positive, default=50, metavar="N", help="steps between two (50)")
-    add("--workers", type=int, default=0, metavar="N", help="processes that load the data (0)")
+    add("--checkpoints", type=Path, metavar="DIR", help="save here, and resume from here")
+    add("--save-every", type=positive, default=50, metavar="N", help="steps between saves (50)")
+    add("--workers", type=int, default=0, metavar="N", help="data worker processes (0)")
     add("--seed", type=int, default=0, metavar="N", help="of model, order and sample (0)")
-    add("--losses", type=Path, metavar="FILE", help="append each step's loss, to the last bit")
+    add("--losses", type=Path, metavar="FILE", help="append the exact loss of each step")
     arguments = parser.parse_args()
     if arguments.batch_size % jax.device_count():
         parser.error(f"--batch-size must be a multiple of the {jax.device_count()} devices")
@@ -292,7 +292,7 @@ def parse():
 
 
 def positive(text):
-    """Read a whole number from 1 on."""
+    """Parse an integer of at least 1."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
     return int(text)

@@ -1,7 +1,7 @@
-"""Train an image classifier: Flax NNX, optax, all devices, and checkpoints that also hold the data.
+"""Train an image classifier with Flax NNX and optax on all devices, with resumable data.
 
-With `--checkpoints`, stop it whenever you like, even by `kill -9`: the same command goes on from
-the last checkpoint, and every loss is to the last bit what it would have been otherwise.
+With `--checkpoints` you can stop it at any time, even with `kill -9`. The same command resumes from
+the last checkpoint, and every loss is bit for bit the loss of an uninterrupted run.
 """
 
 import argparse
@@ -25,17 +25,17 @@ from gristmill.demo import MnistError, load_mnist
 EPILOG = """\
 examples:
   python examples/train_nnx.py                              the sample that comes with gristmill
-  python examples/train_nnx.py --checkpoints DIR            again to go on where it was stopped
+  python examples/train_nnx.py --checkpoints DIR            run it again to resume
   python examples/train_nnx.py --data MNIST --workers 2     MNIST's files, read by two workers
   XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/train_nnx.py
 """
 
 
 class Shift(grain.RandomMap):
-    """Moves a picture by up to two pixels each way, so that no epoch shows the same ones again."""
+    """Shifts an image by up to two pixels in each direction, differently in each epoch."""
 
     def random_map(self, record, rng):
-        """Give the record with its image moved. `rng` depends on seed and position alone."""
+        """Return the record with its image shifted. `rng` depends only on seed and position."""
         down, right = rng.integers(0, 5, size=2)
         canvas = np.zeros((32, 32), np.uint8)
         canvas[2:30, 2:30] = record["image"]
@@ -43,7 +43,7 @@ class Shift(grain.RandomMap):
 
 
 class Classifier(nnx.Module):
-    """Two convolutions and two dense layers, for digits of 28 by 28 pixels."""
+    """Two convolutions and two dense layers, for images of 28 by 28 pixels."""
 
     def __init__(self, rngs):
         self.conv1 = nnx.Conv(1, 16, (3, 3), strides=2, rngs=rngs)
@@ -53,22 +53,22 @@ class Classifier(nnx.Module):
         self.out = nnx.Linear(128, 10, rngs=rngs)
 
     def __call__(self, images):
-        """Give the logits of a batch of images."""
-        x = images[..., None] / 255  # bytes until here: a quarter of the transfer
+        """Return the logits of a batch of images."""
+        x = images[..., None] / 255  # images are transferred as bytes, a quarter of the size
         x = nnx.relu(self.conv2(nnx.relu(self.conv1(x))))
         x = nnx.relu(self.hidden(x.reshape(len(x), -1)))
         return self.out(self.dropout(x))
 
 
 def make_training(seed):
-    """Give a new model and its optimizer."""
+    """Return a new model and its optimizer."""
     model = Classifier(nnx.Rngs(seed))
     return model, nnx.Optimizer(model, optax.adamw(2e-3), wrt=nnx.Param)
 
 
 @nnx.jit
 def train_step(model, optimizer, batch):
-    """Take a step and give the loss, the mean over the rows that are no padding."""
+    """Take a training step and return the mean loss over the rows that are not padding."""
 
     def loss_of(model):
         losses = optax.softmax_cross_entropy_with_integer_labels(
@@ -83,13 +83,13 @@ def train_step(model, optimizer, batch):
 
 @nnx.jit
 def count_correct(model, batch):
-    """Count the images that the model gets right, and the images."""
+    """Return the number of images that the model classifies correctly, and of all images."""
     is_right = model(batch["image"]).argmax(axis=-1) == batch["label"]
     return jnp.sum(is_right, where=batch["mask"]), jnp.sum(batch["mask"])
 
 
 def make_loader(images, labels, arguments, *, epochs=1, shuffle=False, transforms=()):
-    """Give this process's share of some images, in batches."""
+    """Return a loader of this process's shard of some images, in batches."""
     return grain.DataLoader(
         data_source=grain.ArraySource({"image": images, "label": labels}),
         sampler=grain.IndexSampler(
@@ -105,7 +105,7 @@ def make_loader(images, labels, arguments, *, epochs=1, shuffle=False, transform
 
 
 def save(checkpoints, step, training, batches):
-    """Save model, optimizer, random state and the place in the data as one checkpoint."""
+    """Save model, optimizer, random state and the position in the data as one checkpoint."""
     checkpoints.save(
         step,
         args=ocp.args.Composite(
@@ -116,7 +116,7 @@ def save(checkpoints, step, training, batches):
 
 
 def restore(checkpoints, training, batches):
-    """Go on from the latest checkpoint, if there is one; give the number of its step."""
+    """Restore the latest checkpoint and return its step, or return 0 if there is none."""
     step = checkpoints.latest_step()
     if step is None:
         return 0
@@ -134,21 +134,21 @@ def restore(checkpoints, training, batches):
 
 
 def train(training, batches, checkpoints, num_images, arguments, console):
-    """Train until the batches end, from the latest checkpoint on."""
+    """Train from the latest checkpoint until the batches end."""
     step = saved = restore(checkpoints, training, batches) if checkpoints else 0
     if step:
-        console.print(f"going on after step {step}, from {arguments.checkpoints}", soft_wrap=True)
+        console.print(f"resuming after step {step}, from {arguments.checkpoints}", soft_wrap=True)
     with Progress(
         BarColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
         console=console,
         transient=True,
-        disable=not console.is_terminal,  # a log gets the lines alone
+        disable=not console.is_terminal,  # no progress bar in a log
     ) as progress:
         bar = progress.add_task("", total=num_images, completed=step * arguments.batch_size)
         for batch in batches:
-            # Waits for the device, while the next batches are brought there.
+            # Waits for the device, while the next batches are transferred to it.
             loss = float(train_step(*training, batch))
             step += 1
             if arguments.losses and jax.process_index() == 0:
@@ -158,14 +158,14 @@ def train(training, batches, checkpoints, num_images, arguments, console):
                 save(checkpoints, step, training, batches)
                 saved = step
                 console.print(f"step {step}: loss {loss:.4f}, saved")
-            told = f"loss {loss:.4f}, {progress.tasks[bar].speed or 0:,.0f} images/s"
-            progress.update(bar, advance=arguments.batch_size, description=told)
+            shown = f"loss {loss:.4f}, {progress.tasks[bar].speed or 0:,.0f} images/s"
+            progress.update(bar, advance=arguments.batch_size, description=shown)
     if checkpoints and step > saved:
         save(checkpoints, step, training, batches)
 
 
 def main():
-    """Train, evaluate, and say how long the training waited for data."""
+    """Train, evaluate, and print how long the training waited for data."""
     parser, arguments = parse()
     if arguments.distributed:
         jax.distributed.initialize()
@@ -179,7 +179,7 @@ def main():
     num_images = arguments.epochs * len(data.train_labels)
     console.print(f"{data} on {jax.device_count()} x {jax.devices()[0].device_kind}")
 
-    # Rows of a batch are shared out among all devices, of all hosts; each has all the parameters.
+    # Batches are sharded by rows over all devices of all hosts; parameters are replicated.
     mesh = Mesh(jax.devices(), ("data",))
     make = nnx.jit(make_training, static_argnums=0, out_shardings=NamedSharding(mesh, P()))
     training = make(arguments.seed)
@@ -197,7 +197,7 @@ def main():
         checkpoints = ocp.CheckpointManager(
             arguments.checkpoints.resolve(), options=ocp.CheckpointManagerOptions(max_to_keep=2)
         )
-    with grain.feed(loader, mesh, P("data"), last="pad") as batches:
+    with grain.feed(loader, mesh, P("data"), remainder="pad") as batches:
         train(training, batches, checkpoints, num_images, arguments, console)
         waited = batches.stats().summary()
     if checkpoints:
@@ -207,7 +207,7 @@ def main():
     model.eval()  # no dropout
     correct = total = 0
     test = make_loader(data.test_images, data.test_labels, arguments)
-    with grain.feed(test, mesh, P("data"), last="pad") as batches:
+    with grain.feed(test, mesh, P("data"), remainder="pad") as batches:
         for batch in batches:
             counts = count_correct(model, batch)
             correct, total = correct + int(counts[0]), total + int(counts[1])
@@ -216,30 +216,30 @@ def main():
 
 
 def parse():
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--epochs", type=at_least(1), default=3, metavar="N", help="times to see each image (3)")
+    add("--epochs", type=at_least(1), default=3, metavar="N", help="number of epochs (3)")
     add("--batch-size", type=at_least(1), default=128, metavar="N", help="over all devices (128)")
     add("--data", type=Path, metavar="DIR", help="folder of MNIST's four idx files, .gz or not")
-    add("--checkpoints", type=Path, metavar="DIR", help="save here, and go on from what is here")
-    add("--save-every", type=at_least(1), default=50, metavar="N", help="steps between two (50)")
-    add("--workers", type=at_least(0), default=0, metavar="N", help="that prepare the data (0)")
+    add("--checkpoints", type=Path, metavar="DIR", help="save here, and resume from here")
+    add("--save-every", type=at_least(1), default=50, metavar="N", help="steps between saves (50)")
+    add("--workers", type=at_least(0), default=0, metavar="N", help="data worker processes (0)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="of model, order and shifts (0)")
-    add("--losses", type=Path, metavar="FILE", help="append each step's loss, to the last bit")
+    add("--losses", type=Path, metavar="FILE", help="append the exact loss of each step")
     add("--distributed", action="store_true", help="join the other hosts of a cluster")
     return parser, parser.parse_args()
 
 
 def at_least(least):
-    """Give the type of an argument that is a whole number from `least` on."""
+    """Return the `type` of an argument that must be an integer of at least `least`."""
 
     def number(text):
         if not text.isdecimal() or int(text) < least:
             raise argparse.ArgumentTypeError(
-                f"must be a whole number from {least} on, got {text!r}"
+                f"must be a whole number of at least {least}, got {text!r}"
             )
         return int(text)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.execute import _stream
+from gristmill._engine import stream as _stream
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,7 @@
 """Imports point down, and importing gristmill costs next to nothing."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,29 +9,32 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "gristmill"
-LAYERS = [  # low to high: a module imports from its own folder, or from a lower row
-    "types errors _background",  # they need nothing
-    # They need errors and types alone.
-    "_check _extras _site _span _tree _seed _progress _example _picture _pump _aligned",
-    "options _columns _places _arrow",  # what is checked, a tree, a span, or an extra
-    "files",  # how they are read is an option
-    "sources order transforms batch observe",  # siblings, blind to each other
-    "checkpoint",
-    "plan",
-    "execute",
-    "loader dataset",
-    "testing command adapters feeding",  # what is over both faces
-    "constants samplers sharding multiprocessing experimental",  # Grain's names, in modules
-    "python",  # Grain's names in one module, those above among them
-    "demo __main__",
+LAYERS = [  # low to high: a module imports from its own package, or from a lower row
+    "types errors",
+    "_base",
+    "options",  # checked by `_base`, read by everything above
+    "_io",
+    "_data _metrics",
+    "_checkpoint",
+    "_plan",
+    "_engine",
+    "_api",
+    "_demo checkpoint constants multiprocessing samplers sharding sources testing transforms",
+    "_cli demo experimental",
+    "python __main__",
 ]
+"""Packages with an underscore are internal; the others are facades over all of them."""
+
+DEFINED_HERE = {"types", "errors", "options"}
+"""Public modules that hold definitions, because every internal package uses them."""
+
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row.split()}
 MODULES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
 HOMES = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in MODULES}
 
 
 def _imports(path: Path) -> list[str]:
-    """Give all that a module imports, as `gristmill.plan` or `numpy.typing`."""
+    """Return all that a module imports, as `gristmill._plan.build` or `numpy.typing`."""
     names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -45,50 +49,55 @@ def test_every_module_has_a_row_and_every_name_in_a_row_is_a_module():
     assert set(LEVEL) == HOMES
 
 
+def test_contributing_lists_the_same_layers():
+    page = (ROOT.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("| `src/gristmill/` |")[2].partition("\n\n")[0]
+    rows = [row.split("|")[1] for row in table.splitlines()[2:]]
+    names = [re.findall(r"`([a-z_]+)(?:/|\.py)`", row) for row in rows]
+
+    assert [set(row) for row in reversed(names)] == [set(row.split()) for row in LAYERS]
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_down(path: Path):
     home = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    if home == "demo":
-        return  # a user's program: it takes what is public, from where users take it
+    if home == "_demo":
+        return  # a user's program: it imports what is public, as users do
     for name in _imports(path):
         assert name != "gristmill", "import what you need, not the whole"
         target = name.split(".")[1] if name.startswith("gristmill.") else home
         assert target == home or LEVEL[target] < LEVEL[home], f"{home} may not import {target}"
 
 
-@pytest.mark.parametrize("row", LAYERS)
-def test_a_row_stands_no_higher_than_it_must(row: str):
-    """A row without an import from the one below could be merged with it: the list would lie."""
-    level = LAYERS.index(row)
-    below = set(LAYERS[level - 1].split()) if level else set[str]()
-    reached = {
-        name.split(".")[1]
-        for path in MODULES
-        if path.relative_to(ROOT).parts[0].removesuffix(".py") in row.split()
-        for name in _imports(path)
-        if name.startswith("gristmill.")
-    }
-    assert level == 0 or reached & below or row.startswith(STANDS_APART)
-
-
-STANDS_APART = ("checkpoint", "plan", "constants", "demo")
-"""Rows that could stand lower, and stand where a record's path takes them."""
-
-
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nobody_reaches_into_the_private_modules_of_another_folder(path: Path):
-    home = path.relative_to(ROOT).parts[0]
+def test_only_the_module_itself_uses_its_private_names(path: Path):
     for name in _imports(path):
-        parts = name.split(".")
-        is_private = parts[0] == "gristmill" and any(p.startswith("_") for p in parts[2:])
-        assert not is_private or parts[1] == home, f"{name} is private"
+        *module, last = name.split(".")
+        assert not (module[:1] == ["gristmill"] and len(module) > 1 and last.startswith("_")), name
+
+
+FACADES = [
+    path
+    for path in sorted(ROOT.glob("[a-z]*.py")) + sorted(ROOT.glob("python/*.py"))
+    if path.stem not in DEFINED_HERE
+]
+
+
+@pytest.mark.parametrize("path", FACADES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_public_modules_only_import_and_list(path: Path):
+    """What is public is found in `__all__`; how it works is found in an internal package."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    allowed = ast.Import | ast.ImportFrom | ast.Assign | ast.Expr | ast.If
+    others = [type(node).__name__ for node in tree.body if not isinstance(node, allowed)]
+
+    assert others == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_optional_packages_are_loaded_through_extras_or_by_the_demo(path: Path):
     home = path.relative_to(ROOT).parts[0]
     allowed = {"gristmill", "numpy", "cloudpickle", *sys.stdlib_module_names}
-    if home == "demo":
+    if home == "_demo":
         allowed |= {"jax", "rich"}
     assert {name.partition(".")[0] for name in _imports(path)} <= allowed
 

@@ -1,4 +1,4 @@
-"""Options are checked when they are made, and say what they would take."""
+"""Options are checked when they are created, and errors name the accepted values."""
 
 import math
 from dataclasses import FrozenInstanceError, replace
@@ -18,7 +18,7 @@ INTEGERS: list[tuple[Any, str, int]] = [
 ]
 
 
-def test_by_default_workers_are_replaced_and_nothing_is_limited():
+def test_by_default_workers_are_replaced_without_limits_on_time_and_memory():
     options = gm.WorkerOptions()
 
     assert options.worker_init_fn is None
@@ -27,26 +27,30 @@ def test_by_default_workers_are_replaced_and_nothing_is_limited():
     assert options.memory_budget_bytes is None
 
 
-@pytest.mark.parametrize(("options", "name", "least"), INTEGERS)
+@pytest.mark.parametrize(("options", "name", "minimum"), INTEGERS)
 @pytest.mark.parametrize("convert", [int, np.int32, np.uint64])
-def test_integers_of_any_kind_are_taken_as_pythons(
-    options: Any, name: str, least: int, convert: Any
+def test_integers_of_any_type_become_python_integers(
+    options: Any, name: str, minimum: int, convert: Any
 ):
-    for number in (least, 7, 10**9):
-        taken = getattr(options(**{name: convert(number)}), name)
-        assert taken == number
-        assert type(taken) is int
+    for number in (minimum, 7, 10**9):
+        value = getattr(options(**{name: convert(number)}), name)
+        assert value == number
+        assert type(value) is int
 
 
-@pytest.mark.parametrize(("options", "name", "least"), INTEGERS)
-def test_what_is_too_small_is_refused(options: Any, name: str, least: int):
-    with pytest.raises(PlanError, match=rf"^`{name}` must be at least {least}, got {least - 1}\.$"):
-        options(**{name: least - 1})
+@pytest.mark.parametrize(("options", "name", "minimum"), INTEGERS)
+def test_a_number_below_the_minimum_is_refused(options: Any, name: str, minimum: int):
+    with pytest.raises(
+        PlanError, match=rf"^`{name}` must be at least {minimum}, got {minimum - 1}\.$"
+    ):
+        options(**{name: minimum - 1})
 
 
-@pytest.mark.parametrize(("options", "name", "least"), INTEGERS)
+@pytest.mark.parametrize(("options", "name", "minimum"), INTEGERS)
 @pytest.mark.parametrize("value", [1.0, "3", True, [1], Fraction(3)], ids=repr)
-def test_what_is_no_integer_is_refused(options: Any, name: str, least: int, value: Any):
+def test_a_value_that_is_not_an_integer_is_refused(
+    options: Any, name: str, minimum: int, value: Any
+):
     with pytest.raises(PlanTypeError, match=rf"^`{name}` must be an integer, got "):
         options(**{name: value})
 
@@ -60,19 +64,19 @@ def test_a_time_limit_is_any_number_above_zero(value: Any):
 
 
 @pytest.mark.parametrize("value", [0, -1, -0.5, math.nan], ids=repr)
-def test_a_time_limit_of_nothing_is_refused(value: float):
+def test_a_time_limit_that_is_not_positive_is_refused(value: float):
     with pytest.raises(PlanError, match=r"^`block_timeout_s` must be above 0, got "):
         gm.WorkerOptions(block_timeout_s=value)
 
 
 @pytest.mark.parametrize("value", ["60", True, [1], 1j], ids=repr)
-def test_a_time_limit_that_is_no_number_is_refused(value: Any):
+def test_a_time_limit_that_is_not_a_number_is_refused(value: Any):
     with pytest.raises(PlanTypeError, match=r"^`block_timeout_s` must be a number of seconds, got"):
         gm.WorkerOptions(block_timeout_s=value)
 
 
 @pytest.mark.parametrize("seconds", [1e7, 1e300, math.inf])
-def test_a_time_limit_may_be_as_long_as_one_likes(seconds: float):
+def test_a_time_limit_may_be_arbitrarily_long(seconds: float):
     with iter(
         gm.DataLoader(
             data_source=range(4),
@@ -85,26 +89,26 @@ def test_a_time_limit_may_be_as_long_as_one_likes(seconds: float):
 
 
 @pytest.mark.parametrize("value", [3, "print", [print]], ids=repr)
-def test_what_cannot_be_called_is_no_init_fn(value: Any):
+def test_an_init_fn_that_is_not_callable_is_refused(value: Any):
     with pytest.raises(PlanTypeError, match=r"^`worker_init_fn` must be a function, got "):
         gm.WorkerOptions(worker_init_fn=value)
 
 
 @pytest.mark.parametrize("options", [gm.WorkerOptions(), gm.SkipErrors(3)], ids=repr)
-def test_options_are_values(options: Any):
+def test_options_are_immutable_and_comparable(options: Any):
     assert replace(options) == options
     assert hash(replace(options)) == hash(options)
     with pytest.raises(FrozenInstanceError):
         options.budget = options.max_restarts = 1
 
 
-def test_worker_options_are_given_by_name():
+def test_worker_options_are_keyword_only():
     make: Any = gm.WorkerOptions
     with pytest.raises(TypeError):
         make(None, 20)
 
 
-def test_a_budget_must_be_given():
+def test_the_budget_is_required():
     make: Any = gm.SkipErrors
     with pytest.raises(TypeError, match="budget"):
         make()
@@ -117,7 +121,7 @@ def load(**arguments: Any) -> gm.DataLoader:
 
 
 @pytest.mark.parametrize("value", ["skip", None, 3, True, gm.SkipErrors], ids=repr)
-def test_on_error_is_raise_or_skip(value: Any):
+def test_on_error_must_be_raise_or_skip_errors(value: Any):
     with pytest.raises(
         PlanTypeError,
         match=r'^`on_error` must be SkipErrors, got .* Pass "raise" or `SkipErrors\(budget=',
@@ -126,7 +130,7 @@ def test_on_error_is_raise_or_skip(value: Any):
 
 
 @pytest.mark.parametrize("value", [20, {"max_restarts": 3}, gm.WorkerOptions], ids=repr)
-def test_worker_options_are_worker_options(value: Any):
+def test_worker_options_of_another_type_are_refused(value: Any):
     with pytest.raises(PlanTypeError, match=r"^`worker_options` must be WorkerOptions, got "):
         load(worker_options=value)
 
@@ -138,6 +142,6 @@ def test_a_negative_number_of_workers_is_refused(value: int):
 
 
 @pytest.mark.parametrize("value", [1.0, "2", True, [2]], ids=repr)
-def test_a_number_of_workers_that_is_none_is_refused(value: Any):
+def test_a_number_of_workers_that_is_not_an_integer_is_refused(value: Any):
     with pytest.raises(PlanTypeError, match=r"^`worker_count` must be an integer, got "):
         load(worker_count=value)

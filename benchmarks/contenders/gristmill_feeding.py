@@ -22,12 +22,12 @@ def columns(data: Mnist, *, worker_count: int) -> Start:
     return lambda: gristmill.feed(loader)
 
 
-def torch_items(data: Mnist, *, items: str, worker_count: int, ahead: int) -> Start:
+def torch_items(data: Mnist, *, items: str, worker_count: int, prefetch: int) -> Start:
     """The dataset that PyTorch's DataLoader gets, too, over and over."""
     dataset: Any = gristmill.from_torch(_torch_mnist.dataset(data, items))
     options = gristmill.MultiprocessingOptions(num_workers=worker_count)
     batches = dataset.repeat().batch(BATCH_SIZE).to_iter_dataset().mp_prefetch(options)
-    return lambda: gristmill.feed(batches, ahead=ahead)
+    return lambda: gristmill.feed(batches, prefetch=prefetch)
 
 
 def overhead(data: Mnist) -> dict[str, Callable[[], Any]]:

@@ -38,7 +38,7 @@ def measure_training(
     """
     import jax
 
-    mlp: Any = importlib.import_module("gristmill.demo._mlp")  # the demo trains the same
+    mlp: Any = importlib.import_module("gristmill._demo.mlp")  # the demo trains the same
 
     @jax.jit
     def update(params: Any, images: Any, labels: Any) -> Any:
@@ -168,15 +168,15 @@ def _training(worker_count: int) -> tuple[Contender, ...]:
     over_torch = tuple(
         contender(
             "gristmill",
-            f"feed{'' if ahead else '(ahead=0)'}, PyTorch's Pillow images",
+            f"feed{'' if prefetch else '(prefetch=0)'}, PyTorch's Pillow images",
             Role.INFO,
             "torch",
             "gristmill_feeding:torch_items",
             items="pictures",
             worker_count=worker_count,
-            ahead=ahead,
+            prefetch=prefetch,
         )
-        for ahead in ((2,) if worker_count else (2, 0))
+        for prefetch in ((2,) if worker_count else (2, 0))
     )
     limit = contender("limit", "slices of arrays", Role.LIMIT, "numpy", "limit:slices")
     ours = contender(

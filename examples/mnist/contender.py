@@ -1,6 +1,6 @@
-"""A loader that takes part."""
+"""Defines a loader that is compared."""
 
-# Worker processes import the modules of the datasets, and thereby this one: it needs no jax.
+# Worker processes import the modules of the datasets, which import this one, so it needs no jax.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ Batch = tuple[Any, Any]  # images, labels
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to get the batches of one epoch: `batches()` begins anew each time."""
+    """A loader to compare: each call of `batches()` starts a new epoch."""
 
     name: str
     batches: Callable[[], Iterable[Batch]]
-    peer: str | None = None  # for ours: who reads the same dataset
-    first: Callable[[], Batch] | None = None  # a batch to compile for, if not one of `batches()`
+    peer: str | None = None  # for gristmill: the other loader of the same dataset
+    first: Callable[[], Batch] | None = None  # returns a batch to compile for, if not `batches()`

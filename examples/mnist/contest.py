@@ -1,4 +1,4 @@
-"""Trains the same model with each loader, and measures."""
+"""Trains the same model with each loader, and measures time and accuracy."""
 
 import statistics
 import time
@@ -12,27 +12,27 @@ from mnist.model import count_correct, init_params, update
 
 @dataclass(frozen=True)
 class Result:
-    """What training with one contender took, and what the model can do afterwards."""
+    """The time of training with one loader, and the accuracy of the trained model."""
 
     name: str
     peer: str | None
-    seconds: float  # of an epoch, the median of all
-    waiting: float  # of these, spent in the loader's `next`
+    seconds: float  # median time of an epoch
+    waiting: float  # the part of it that is spent in the loader's `next`
     images_per_second: float
     accuracy: float
 
 
 def train(contender, data, *, epochs=1, advance=lambda images: None):
-    """Train from the first weights on, and give the `Result`.
+    """Train from the initial weights, and return the `Result`.
 
-    An epoch is measured from asking the loader for an iterator to the end of the last update.
-    Compiling is not in it, nor is what a library does once, at its very first batch.
+    An epoch is measured from the creation of the loader's iterator to the end of the last update.
+    Compilation is not included, nor what a library does once, at its first batch.
 
     Args:
-        contender: Whose batches to learn from.
+        contender: The loader to train with.
         data: The `gristmill.demo.Mnist` that it reads, for the test images.
-        epochs: How often to see each image.
-        advance: Called with the number of images of each batch, when it is learned.
+        epochs: Number of epochs.
+        advance: Called with the number of images of each batch after its update.
     """
     warm_up(contender, len(data.train_labels))
     params = init_params()
@@ -42,15 +42,15 @@ def train(contender, data, *, epochs=1, advance=lambda images: None):
         waited = 0.0
         batches = iter(contender.batches())
         while True:
-            asked = time.perf_counter()
+            before = time.perf_counter()
             batch = next(batches, None)
-            waited += time.perf_counter() - asked
+            waited += time.perf_counter() - before
             if batch is None:
                 break
             images, labels = batch
             params = update(params, images, labels)
             advance(len(labels))
-        jax.block_until_ready(params)  # JAX computes in the background: the clock waits for it
+        jax.block_until_ready(params)  # JAX computes asynchronously
         seconds.append(time.perf_counter() - start)
         waiting.append(waited)
     median = statistics.median(seconds)
@@ -65,9 +65,9 @@ def train(contender, data, *, epochs=1, advance=lambda images: None):
 
 
 def warm_up(contender, num_images):
-    """Compile the update for the shapes and types of the contender's batches: full ones, the last.
+    """Compile the update for the shapes and dtypes of full batches and of the last batch.
 
-    One batch of it is read for this.
+    One batch of the loader is read for this.
     """
     batch = next(iter(contender.batches())) if contender.first is None else contender.first()
     images, labels = map(np.asarray, batch)
@@ -78,20 +78,19 @@ def warm_up(contender, num_images):
 
 
 def accuracy(params, images, labels, batch_size=1_000):
-    """Give the share of the images that the model takes for what they are."""
+    """Return the share of the images that the model classifies correctly."""
     starts = range(0, len(labels), batch_size)
-    parts = [slice(start, start + batch_size) for start in starts]
-    return sum(int(count_correct(params, images[part], labels[part])) for part in parts) / len(
-        labels
-    )
+    batches = [slice(start, start + batch_size) for start in starts]
+    correct = sum(int(count_correct(params, images[batch], labels[batch])) for batch in batches)
+    return correct / len(labels)
 
 
 def disagreement(results):
-    """Say which contenders differ in accuracy, or give `None` if all have the same."""
+    """Describe which loaders differ in accuracy, or return `None` if all have the same."""
     by_accuracy = {}
     for result in results:
         by_accuracy.setdefault(result.accuracy, []).append(result.name)
     if len(by_accuracy) < 2:
         return None
     groups = "; ".join(f"{value} with {', '.join(names)}" for value, names in by_accuracy.items())
-    return f"The test accuracies differ, so somebody's images came in another order: {groups}."
+    return f"The test accuracies differ, so some images were in another order: {groups}."

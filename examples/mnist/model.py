@@ -1,4 +1,4 @@
-"""The perceptron of JAX's tutorials on data loading: weights, one step of learning, accuracy."""
+"""The perceptron of JAX's tutorials on data loading: weights, training step, accuracy."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ STEP_SIZE = 0.01
 
 
 def init_params(seed=0):
-    """Give small random weights and biases for each layer; the same `seed` gives the same."""
+    """Return small random weights and biases for each layer, which depend only on `seed`."""
     keys = jax.random.split(jax.random.PRNGKey(seed), len(LAYER_SIZES))
     params = []
     for key, inputs, outputs in zip(keys, LAYER_SIZES[:-1], LAYER_SIZES[1:], strict=False):
@@ -20,9 +20,9 @@ def init_params(seed=0):
 
 
 def predict(params, images):
-    """Give the logarithm of the probability of each digit, a row per image.
+    """Return the log-probability of each digit, a row per image.
 
-    The images may be bytes or floats, flat or not: the loaders differ in that.
+    The images may be bytes or floats, flat or not, since the loaders differ in that.
     """
     activations = jnp.reshape(images, (len(images), -1)).astype(jnp.float32)
     for weights, biases in params[:-1]:
@@ -32,7 +32,7 @@ def predict(params, images):
 
 
 def loss(params, images, labels):
-    """Give the cross entropy, as a mean over images and digits."""
+    """Return the cross entropy, as a mean over images and digits."""
     return -jnp.mean(predict(params, images) * jax.nn.one_hot(labels, LAYER_SIZES[-1]))
 
 
@@ -45,5 +45,5 @@ def update(params, images, labels):
 
 @jax.jit
 def count_correct(params, images, labels):
-    """Count the images that are taken for what they are."""
+    """Return the number of images that are classified correctly."""
     return jnp.sum(jnp.argmax(predict(params, images), axis=1) == labels)

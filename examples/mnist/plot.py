@@ -1,4 +1,4 @@
-"""The results as a picture."""
+"""Plots the results."""
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
@@ -7,7 +7,7 @@ OURS, THEIRS = "#2a7f3f", "#8a8f98"
 
 
 def plot(results, title):
-    """Give a figure: images per second and test accuracy, a bar for each loader."""
+    """Return a figure of images per second and test accuracy, with a bar for each loader."""
     names = [result.name for result in results]
     colors = [OURS if "gristmill" in name else THEIRS for name in names]
     figure = Figure(figsize=(11, 1.6 + 0.42 * len(results)), layout="constrained", dpi=120)

@@ -1,4 +1,4 @@
-"""Keeps the loaders' libraries offline and quiet; import it before any of them."""
+"""Keeps the libraries of the loaders offline and quiet. Import it before any of them."""
 
 import os
 import warnings
@@ -7,13 +7,13 @@ OFFLINE_AND_QUIET = {
     "HF_HUB_OFFLINE": "1",  # nothing here needs the network
     "HF_DATASETS_OFFLINE": "1",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
-    "TF_CPP_MIN_LOG_LEVEL": "3",  # TensorFlow: errors alone
-    "TF_ENABLE_ONEDNN_OPTS": "0",  # spares one more line of it
+    "TF_CPP_MIN_LOG_LEVEL": "3",  # TensorFlow logs errors only
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # avoids one more log line of TensorFlow
 }
 
-# They are read when the libraries are imported, so that setting them later is too late.
+# The libraries read them when they are imported, so they must be set before.
 for _name, _value in OFFLINE_AND_QUIET.items():
     os.environ.setdefault(_name, _value)
 
-# In a notebook tqdm, which some of them import, asks for a package that nothing here needs.
+# In a notebook, tqdm, which some of them import, warns about a package that is not needed here.
 warnings.filterwarnings("ignore", message="IProgress not found")

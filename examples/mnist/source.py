@@ -1,11 +1,11 @@
-"""A data source as Grain's users write it: one record at a time."""
+"""A data source as users of Grain write it, which reads one record at a time."""
 
 import numpy as np
 from PIL import Image
 
 
 class Source:
-    """Random access to images as rows of floats, and their labels."""
+    """Reads images as rows of floats, and their labels, by index."""
 
     def __init__(self, images, labels):
         self._images = images

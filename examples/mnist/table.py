@@ -1,18 +1,18 @@
-"""The results as a table."""
+"""Prints the results as a table."""
 
 from rich import box
 from rich.table import Table
 
 TITLES = ("s/epoch", "images/s", "waiting", "test\naccuracy", "vs peer")
 MEASURED = (
-    "An epoch lasts from asking for an iterator to the end of the last update; compiling is not in "
-    "it. Waiting is the share of it in the loader's `next`; JAX may be computing meanwhile. "
-    "The peer reads the same dataset: its time divided by ours."
+    "An epoch lasts from the creation of an iterator to the end of the last update, without "
+    "compilation. Waiting is the share of it in the loader's `next`, while JAX may be computing. "
+    "The peer reads the same dataset: its time divided by that of gristmill."
 )
 
 
 def table(results):
-    """Give a rich table, ours right after the loader that reads the same dataset.
+    """Return a rich table with gristmill right after the loader that reads the same dataset.
 
     It fits into a terminal of 80 columns.
     """

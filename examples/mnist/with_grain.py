@@ -1,4 +1,4 @@
-"""Grain: a data source, its DataLoader and its MapDataset, and gristmill over the same two."""
+"""Grain: a data source, its DataLoader and MapDataset, and gristmill over the same two."""
 
 import grain.python
 
@@ -11,14 +11,14 @@ DATASET = "Grain MapDataset"
 
 
 def contenders(data, *, batch_size, workers, **_):
-    """Give both of Grain's ways and ours, over one source.
+    """Return the loaders of Grain and of gristmill, over one source.
 
-    Grain stays without workers: with them its batches hold other images than without.
+    Grain has no workers here: with workers its batches hold other images than without.
     """
     source = Source(data.train_images, data.train_labels)
     dataset = grain.MapDataset.source(source)
 
-    def loader(library, worker_count):  # the same program under either name
+    def loader(library, worker_count):  # the same program with either library
         return library.DataLoader(
             data_source=source,
             sampler=library.SequentialSampler(

@@ -1,4 +1,4 @@
-"""gristmill alone: arrays in memory."""
+"""gristmill alone, over arrays in memory."""
 
 import numpy as np
 
@@ -7,21 +7,21 @@ from mnist.contender import Contender
 
 
 class FlattenAndCast(gristmill.Map):
-    """Pixels as one row of floats; `map_batch` does to many records what `map` does to one."""
+    """Flattens images to rows of floats; `map_batch` does so for many records at a time."""
 
     def map(self, record):
-        """Take one image and its label."""
+        """Convert one image and its label."""
         image, label = record
         return image.ravel().astype(np.float32), label
 
     def map_batch(self, columns):
-        """Take many images and their labels."""
+        """Convert many images and their labels."""
         images, labels = columns
         return images.reshape(len(images), -1).astype(np.float32), labels
 
 
 def contenders(data, *, batch_size, workers, **_):
-    """Give the loader over the arrays themselves."""
+    """Return the loader over the arrays themselves."""
     source = gristmill.ArraySource((data.train_images, data.train_labels))
     loader = gristmill.DataLoader(
         data_source=source,

@@ -1,4 +1,4 @@
-"""Hugging Face: a Dataset of images, its `iter`, and gristmill over the same."""
+"""Hugging Face: a Dataset of images, its `iter`, and gristmill over the same dataset."""
 
 import datasets
 from PIL import Image
@@ -10,7 +10,7 @@ PEER = "Hugging Face iter"
 
 
 def mnist(images, labels):
-    """Give what `load_dataset("mnist")["train"]` is: images stored as PNG, and classes."""
+    """Return a dataset like `load_dataset("mnist")["train"]`: images stored as PNG, and classes."""
     features = datasets.Features(
         {"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=10)}
     )
@@ -19,7 +19,7 @@ def mnist(images, labels):
 
 
 def contenders(data, *, batch_size, workers, **_):
-    """Give Hugging Face's own way and ours, over one dataset object."""
+    """Return the loaders of Hugging Face and of gristmill, over one dataset object."""
     dataset = mnist(data.train_images, data.train_labels).with_format("numpy")
 
     def theirs():

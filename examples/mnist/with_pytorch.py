@@ -1,4 +1,4 @@
-"""PyTorch: a map-style dataset like torchvision's, its DataLoader, and gristmill over the same."""
+"""PyTorch: a map-style dataset like torchvision's, its DataLoader, and gristmill over it."""
 
 import warnings
 
@@ -12,12 +12,12 @@ from mnist.contender import Contender
 
 PEER = "PyTorch DataLoader"
 
-# PyTorch forks its workers, and JAX, which is not used in them, warns of that.
+# PyTorch forks its workers, and JAX warns about that, though they do not use it.
 warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
 
 
 class MNIST(Dataset):
-    """What `torchvision.datasets.MNIST` is, from arrays: PIL images through a transform."""
+    """Like `torchvision.datasets.MNIST`, but from arrays: PIL images through a transform."""
 
     def __init__(self, images, labels, transform=None):
         self.data = torch.tensor(images)
@@ -35,20 +35,20 @@ class MNIST(Dataset):
 
 
 class FlattenAndCast:
-    """A PIL image as one row of floats."""
+    """Converts a PIL image to a row of floats."""
 
-    def __call__(self, picture):
-        return np.ravel(np.array(picture, dtype=np.float32))
+    def __call__(self, image):
+        return np.ravel(np.array(image, dtype=np.float32))
 
 
 def numpy_collate(items):
-    """PyTorch's own collate, its tensors then seen as NumPy arrays."""
+    """Collate as PyTorch does, and return the tensors as NumPy arrays."""
     images, labels = default_collate(items)
     return images.numpy(), labels.numpy()
 
 
 def contenders(data, *, batch_size, workers, **_):
-    """Give PyTorch's loader and ours, over one dataset object."""
+    """Return the loaders of PyTorch and of gristmill, over one dataset object."""
     dataset = MNIST(data.train_images, data.train_labels, transform=FlattenAndCast())
     theirs = DataLoader(
         dataset, batch_size=batch_size, collate_fn=numpy_collate, num_workers=workers

@@ -1,4 +1,4 @@
-"""TensorFlow Datasets: a builder prepared on disk, `tfds.as_numpy`, and gristmill over the same."""
+"""TensorFlow Datasets: a dataset prepared on disk, `tfds.as_numpy`, and gristmill over it."""
 
 import contextlib
 import io
@@ -13,10 +13,10 @@ PEER = "TFDS as_numpy"
 
 
 class MnistFromArrays(tfds.core.GeneratorBasedBuilder):
-    """MNIST as TFDS has it, prepared from arrays instead of a download."""
+    """The MNIST dataset of TFDS, prepared from arrays instead of a download."""
 
     VERSION = tfds.core.Version("1.0.0")
-    code_path = None  # beside its code TFDS looks for checksums of downloads; there are none
+    code_path = None  # TFDS would look there for checksums of downloads; there are none
 
     def __init__(self, images, labels, *, advance=lambda images: None, **options):
         self._images, self._labels, self._advance = images, labels, advance
@@ -31,7 +31,7 @@ class MnistFromArrays(tfds.core.GeneratorBasedBuilder):
             builder=self,
             features=tfds.features.FeaturesDict(features),
             supervised_keys=("image", "label"),
-            disable_shuffling=True,  # else it stores them in an order of its own
+            disable_shuffling=True,  # else TFDS stores them in another order
         )
 
     def _split_generators(self, dl_manager):
@@ -44,13 +44,13 @@ class MnistFromArrays(tfds.core.GeneratorBasedBuilder):
 
 
 def prepare(images, labels, folder, advance=lambda images: None):
-    """Give a builder whose dataset is on disk, in a folder of `folder` named after the images.
+    """Return a builder whose dataset is on disk, in a subfolder named after the images.
 
-    Writing it takes half a minute for 60,000 images; what is there already is used again.
+    Writing it takes half a minute for 60,000 images; an existing dataset is reused.
     """
     name = f"mnist-{len(images)}-{zlib.crc32(labels.tobytes(), zlib.crc32(images.tobytes())):08x}"
     builder = MnistFromArrays(images, labels, advance=advance, data_dir=str(folder / name))
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints about downloads; there are none
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints messages about downloads
         tfds.disable_progress_bar()
         builder.download_and_prepare(
             download_config=tfds.download.DownloadConfig(try_download_gcs=False)
@@ -59,10 +59,10 @@ def prepare(images, labels, folder, advance=lambda images: None):
 
 
 def contenders(data, *, batch_size, workers, work, advance):
-    """Give TFDS's own way and ours, over the files of one builder."""
+    """Return the loaders of TFDS and of gristmill, over the files of one builder."""
     builder = prepare(data.train_images, data.train_labels, work, advance)
     theirs = builder.as_dataset(split="train", as_supervised=True).batch(batch_size).prefetch(1)
-    # TFDS keeps a small dataset in memory, and TensorFlow warns if that is read only in part.
+    # TFDS caches a small dataset in memory, and TensorFlow warns if only part of it is read.
     few = builder.as_dataset(split=f"train[:{batch_size}]", as_supervised=True).batch(batch_size)
     (first,) = tfds.as_numpy(few)
     ours = (

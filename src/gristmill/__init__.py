@@ -1,4 +1,4 @@
-"""gristmill: the data loader that feeds JAX. `import gristmill as grain` is all a program needs."""
+"""A data loader for JAX. A program for Grain runs with `import gristmill as grain`."""
 
 import typing as _typing
 
@@ -14,13 +14,43 @@ from gristmill import (
     sources,
     transforms,
 )
-from gristmill._extras import names_on_demand as _names_on_demand
-from gristmill.adapters import from_huggingface, from_tfds, from_torch, to_torch
-from gristmill.checkpoint import SkippedRecord
-from gristmill.dataset import DatasetIterator, IterDataset, MapDataset
-from gristmill.feeding import FeedIterator, feed
-from gristmill.loader import DataLoader, DataLoaderIterator, load
-from gristmill.observe import Stats, StepStats
+from gristmill._api.adapters.huggingface.from_huggingface import from_huggingface
+from gristmill._api.adapters.tfds.from_tfds import from_tfds
+from gristmill._api.adapters.torch.from_torch import from_torch
+from gristmill._api.adapters.torch.to_torch import to_torch
+from gristmill._api.dataset.iter_dataset import IterDataset
+from gristmill._api.dataset.iterator import DatasetIterator
+from gristmill._api.dataset.map_dataset import MapDataset
+from gristmill._api.feeding.feed import feed
+from gristmill._api.feeding.iterator import FeedIterator
+from gristmill._api.loader import DataLoader, DataLoaderIterator, load
+from gristmill._base.extras import lazy_attributes as _lazy_attributes
+from gristmill._checkpoint.skipped_record import SkippedRecord
+from gristmill._data.sampling.record import Record, RecordMetadata
+from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
+from gristmill._data.sources.memory.array import ArraySource
+from gristmill._data.sources.memory.range import RangeDataSource
+from gristmill._data.sources.memory.shared_memory import SharedMemoryDataSource
+from gristmill._data.sources.records.array_record import ArrayRecordDataSource
+from gristmill._data.transforms.base import (
+    Batch,
+    Filter,
+    FlatMap,
+    Map,
+    MapWithIndex,
+    RandomMap,
+    TfRandomMap,
+    Transformation,
+    Transformations,
+)
+from gristmill._data.transforms.operations import (
+    BatchOperation,
+    FilterOperation,
+    MapOperation,
+    Operation,
+    RandomMapOperation,
+)
+from gristmill._metrics.stats import Stats, StepStats
 from gristmill.options import (
     MultiprocessingOptions,
     NoSharding,
@@ -31,7 +61,6 @@ from gristmill.options import (
     StorageOptions,
     WorkerOptions,
 )
-from gristmill.order import IndexSampler, Record, RecordMetadata, Sampler, SequentialSampler
 from gristmill.python import (
     BatchTransform,
     FilterTransform,
@@ -41,29 +70,7 @@ from gristmill.python import (
     MapWithIndexTransform,
     RandomMapTransform,
 )
-from gristmill.sources import (
-    ArrayRecordDataSource,
-    ArraySource,
-    RandomAccessDataSource,
-    RangeDataSource,
-    SharedMemoryDataSource,
-)
-from gristmill.transforms import (
-    Batch,
-    BatchOperation,
-    Filter,
-    FilterOperation,
-    FlatMap,
-    Map,
-    MapOperation,
-    MapWithIndex,
-    Operation,
-    RandomMap,
-    RandomMapOperation,
-    TfRandomMap,
-    Transformation,
-    Transformations,
-)
+from gristmill.types import RandomAccessDataSource
 
 if _typing.TYPE_CHECKING:
     from gristmill.python import GrainCheckpointHandler as GrainCheckpointHandler
@@ -73,9 +80,9 @@ if _typing.TYPE_CHECKING:
     from gristmill.python import PyGrainCheckpointRestore as PyGrainCheckpointRestore
     from gristmill.python import PyGrainCheckpointSave as PyGrainCheckpointSave
 else:
-    __getattr__ = _names_on_demand(
+    __getattr__ = _lazy_attributes(
         __name__,
-        home="gristmill.python",
+        target="gristmill.python",
         names={
             name: name
             for kind in ("Handler", "Restore", "Save")

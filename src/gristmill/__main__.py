@@ -1,6 +1,6 @@
-"""`python -m gristmill`: the same as `gristmill`."""
+"""`python -m gristmill`: the same as the command `gristmill`."""
 
-from gristmill.command import main
+from gristmill._cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,4 +1,4 @@
-"""The names under which a record's metadata travel as features."""
+"""Names of the features that hold the metadata of a record."""
 
 DATASET_INDEX = "_dataset_index"
 EPOCH = "_epoch"

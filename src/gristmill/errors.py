@@ -1,34 +1,34 @@
-"""Every error gristmill raises on its own account.
+"""The errors and warnings that gristmill raises.
 
 GristmillError
 ├── PlanError (ValueError)            the pipeline, as written, cannot work
-│   ├── PlanTypeError (TypeError)     an argument is of a type that cannot work
-│   └── SpecError (NotImplementedError)  what a step gives is not known before it runs
-├── BatchError (ValueError)           these records do not fit into one batch
-├── FilterError (ValueError)          a filter left out more elements than the options allow
-├── SourceError (RuntimeError)        a data source broke its promise
-├── FileError (OSError)               a file cannot be read; it has `path`, `offset`, `record`
-│   ├── MissingFileError (FileNotFoundError)  it is not there, or a pattern matches nothing
-│   ├── ForbiddenFileError (PermissionError)  it may not be read
-│   ├── FormatError (ValueError)      it is of another format
-│   ├── CorruptFileError (ValueError)  it is cut short or damaged
-│   ├── ChangedFileError              it is not the one that was opened or indexed
-│   └── StoreError (ConnectionError)  a remote store did not give it, also after retries
-├── FeedError (ValueError)            a batch cannot go to the devices it is fed to
+│   ├── PlanTypeError (TypeError)     an argument has a type that cannot work
+│   └── SpecError (NotImplementedError)  the output of a transform is not known before it runs
+├── BatchError (ValueError)           some records do not fit into one batch
+├── FilterError (ValueError)          a filter removed more elements than the options allow
+├── SourceError (RuntimeError)        a data source violates its contract
+├── FileError (OSError)               a file cannot be read; has `path`, `offset` and `record`
+│   ├── MissingFileError (FileNotFoundError)  it does not exist, or a pattern matches no file
+│   ├── ForbiddenFileError (PermissionError)  this process has no permission to read it
+│   ├── FormatError (ValueError)      it has another format
+│   ├── CorruptFileError (ValueError)  it is truncated or damaged
+│   ├── ChangedFileError              it has changed since it was opened or indexed
+│   └── StoreError (ConnectionError)  a remote store did not return it, even after retries
+├── FeedError (ValueError)            a batch cannot be transferred to the devices
 ├── StateError (ValueError)           a checkpoint does not fit this pipeline, or is damaged
-├── ClosedError (ValueError)          the iterator was closed
-├── WorkerError (RuntimeError)        a worker process died, stopped answering or could not send
-│   └── UnsendableError               what a worker made cannot be sent to this process
+├── ClosedError (ValueError)          the iterator is closed
+├── WorkerError (RuntimeError)        a worker process died, stopped responding or could not send
+│   └── UnsendableError               an element cannot be sent from a worker to this process
 └── MissingExtraError (ImportError)   an optional package is not installed
 
-GristmillWarning (UserWarning)        the pipeline works, but hardly as meant
+GristmillWarning (UserWarning)        the pipeline works, but probably not as intended
 
-An exception raised by the user's own code is never wrapped: it keeps its type and gains a note.
+Exceptions from user code are never wrapped: they keep their type and gain a note.
 """
 
 
 class GristmillError(Exception):
-    """Anything gristmill raises on its own account."""
+    """Base class of the errors that gristmill itself raises."""
 
 
 class PlanError(GristmillError, ValueError):
@@ -36,19 +36,25 @@ class PlanError(GristmillError, ValueError):
 
 
 class PlanTypeError(PlanError, TypeError):
-    """An argument of the pipeline is of a type that cannot work."""
+    """An argument of the pipeline has a type that cannot work."""
 
 
 class SpecError(PlanError, NotImplementedError):
-    """What a step gives is not known before it runs."""
+    """The output of a transform is not known before it runs."""
 
 
 class FilterError(GristmillError, ValueError):
-    """A filter left out more elements than the options allow."""
+    """A filter removed more elements than the options allow."""
 
 
 class BatchError(GristmillError, ValueError):
-    """Records that do not fit into one batch; `row` is the first that differs from the others."""
+    """Some records do not fit into one batch.
+
+    Args:
+        message: The message of the error.
+        row: The position within the batch of the first record that differs from the others; also
+            an attribute.
+    """
 
     def __init__(self, message: str, *, row: int = 0) -> None:
         super().__init__(message)
@@ -56,15 +62,21 @@ class BatchError(GristmillError, ValueError):
 
 
 class SourceError(GristmillError, RuntimeError):
-    """A data source broke its promise."""
+    """A data source violates its contract, for example by returning too few records."""
 
 
 class FileError(GristmillError, OSError):
-    """A file cannot be read: where it is, and at which byte and record that shows, if known.
+    """A file cannot be read. The arguments are also attributes.
 
     >>> error = CorruptFileError("The checksum differs.", path="a.tfrecord", offset=12, record=0)
     >>> print(error)
     The checksum differs. (a.tfrecord, byte 12, record 0)
+
+    Args:
+        message: What is wrong, without the location.
+        path: The path or address of the file, if known.
+        offset: The byte in the file where the problem was found, if known.
+        record: The index of the record that could not be read, if known.
     """
 
     def __init__(
@@ -82,66 +94,67 @@ class FileError(GristmillError, OSError):
         self.record = record
 
     def __str__(self) -> str:
-        places = [
+        fields = [
             self.path,
             None if self.offset is None else f"byte {self.offset:,}",
             None if self.record is None else f"record {self.record:,}",
         ]
-        told = ", ".join(place for place in places if place)
-        return f"{self.message} ({told})" if told else self.message
+        location = ", ".join(field for field in fields if field)
+        return f"{self.message} ({location})" if location else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _file_error, (type(self), self.message, self.path, self.offset, self.record)
+        return _make_file_error, (type(self), self.message, self.path, self.offset, self.record)
 
 
-def _file_error(
-    kind: type[FileError], message: str, path: str | None, offset: int | None, record: int | None
+def _make_file_error(
+    cls: type[FileError], message: str, path: str | None, offset: int | None, record: int | None
 ) -> FileError:
-    return kind(message, path=path, offset=offset, record=record)
+    """Unpickle a file error: `__reduce__` cannot pass keyword arguments."""
+    return cls(message, path=path, offset=offset, record=record)
 
 
 class MissingFileError(FileError, FileNotFoundError):
-    """A file is not there, or a pattern matches nothing."""
+    """A file does not exist, or a pattern matches no file."""
 
 
 class ForbiddenFileError(FileError, PermissionError):
-    """A file may not be read."""
+    """This process has no permission to read a file."""
 
 
 class FormatError(FileError, ValueError):
-    """A file is of another format."""
+    """A file has another format than the source reads."""
 
 
 class CorruptFileError(FileError, ValueError):
-    """A file is cut short or damaged."""
+    """A file is truncated or damaged."""
 
 
 class ChangedFileError(FileError):
-    """A file is not the one that was opened or indexed."""
+    """A file has changed since it was opened or indexed."""
 
 
 class StoreError(FileError, ConnectionError):
-    """A remote store did not give a file, also after retries."""
+    """A remote store did not return a file, even after retries."""
 
 
 class FeedError(GristmillError, ValueError):
-    """A batch cannot go to the devices it is fed to, or processes disagree on it."""
+    """A batch cannot be transferred to the devices, or the processes disagree on it."""
 
 
 class StateError(GristmillError, ValueError):
-    """A checkpoint does not fit the pipeline it was given to, or is damaged."""
+    """A checkpoint does not fit the pipeline that it is restored into, or is damaged."""
 
 
 class ClosedError(GristmillError, ValueError):
-    """The iterator was closed."""
+    """The iterator is closed."""
 
 
 class WorkerError(GristmillError, RuntimeError):
-    """A worker process died, stopped answering or could not send."""
+    """A worker process died, stopped responding or could not send an element."""
 
 
 class UnsendableError(WorkerError):
-    """What a worker made cannot be sent to the process that asked for it."""
+    """An element cannot be sent from a worker to the process that requested it."""
 
 
 class MissingExtraError(GristmillError, ImportError):
@@ -149,4 +162,4 @@ class MissingExtraError(GristmillError, ImportError):
 
 
 class GristmillWarning(UserWarning):
-    """The pipeline works, but hardly as it was meant."""
+    """The pipeline works, but probably not as intended."""

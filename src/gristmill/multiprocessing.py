@@ -1,4 +1,4 @@
-"""Grain's `multiprocessing` module."""
+"""The names of Grain's `multiprocessing` module."""
 
 from gristmill.options import MultiprocessingOptions
 

@@ -1,24 +1,32 @@
-"""Frozen option values, checked when they are made."""
+"""Option classes: frozen dataclasses that check their values when they are created."""
 
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill._check import as_bool, as_int, as_kind, as_seconds, is_grains
-from gristmill._extras import load_extra
+from gristmill._base.checks import as_bool, as_int, as_kind, as_seconds, is_from_grain
+from gristmill._base.extras import load_extra
 from gristmill.errors import PlanError, PlanTypeError
 
 
 @dataclass(frozen=True)
 class ShardOptions:
-    """Which part of the data this process loads: shard `shard_index` of `shard_count`.
-
-    Where the data do not divide evenly, `drop_remainder` leaves the remainder out, so that all
-    shards are equally long; otherwise the first shards get one record more each.
+    """Which shard of the data this process loads.
 
     >>> ShardOptions(shard_index=0, shard_count=2)
     ShardOptions(shard_index=0, shard_count=2, drop_remainder=False)
+
+    Args:
+        shard_index: The index of the shard that this process loads, from 0 to `shard_count - 1`.
+        shard_count: The number of shards that the data is split into.
+        drop_remainder: Whether to drop the last records if the data does not divide evenly, so
+            that all shards have the same length. By default, the first shards get one record more
+            each.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If a value has the wrong type.
     """
 
     shard_index: int
@@ -33,20 +41,27 @@ class ShardOptions:
                 f"`shard_index` must be in [0, {count}), as `shard_count` is {count}, got {index}."
             )
         dropped = as_bool("drop_remainder", self.drop_remainder)
-        _settle(self, shard_count=count, shard_index=index, drop_remainder=dropped)
+        _set_fields(self, shard_count=count, shard_index=index, drop_remainder=dropped)
 
 
 def as_shard(name: str, value: object) -> ShardOptions:
-    """Take shard options, ours or Grain's, and say what there is to choose from.
+    """Return `value` if it is a `ShardOptions`, and convert it if it is Grain's.
+
+    Args:
+        name: The name of the argument, for the error message.
+        value: The value to check.
+
+    Raises:
+        PlanTypeError: If `value` is neither.
 
     >>> as_shard("shard_options", ShardOptions(0, 2)).shard_count
     2
     """
-    if is_grains(value, "ShardOptions"):
+    if is_from_grain(value, "ShardOptions"):
         theirs: Any = value
-        if is_grains(value, "NoSharding"):
+        if is_from_grain(value, "NoSharding"):
             return NoSharding()
-        if is_grains(value, "ShardByJaxProcess"):
+        if is_from_grain(value, "ShardByJaxProcess"):
             return ShardByJaxProcess(theirs.drop_remainder)
         return ShardOptions(theirs.shard_index, theirs.shard_count, theirs.drop_remainder)
     remedy = "Pass `NoSharding()`, `ShardByJaxProcess()` or `ShardOptions(index, count)`."
@@ -65,7 +80,16 @@ class NoSharding(ShardOptions):
 
 
 class ShardByJaxProcess(ShardOptions):
-    """One shard for each JAX process: `jax.process_index()` of `jax.process_count()`."""
+    """One shard for each JAX process: shard `jax.process_index()` of `jax.process_count()`.
+
+    Imports jax, and asks it for the two numbers, when it is created.
+
+    Args:
+        drop_remainder: Whether to drop the last records if the data does not divide evenly.
+
+    Raises:
+        MissingExtraError: If jax is not installed.
+    """
 
     def __init__(self, drop_remainder: bool = False) -> None:
         jax = load_extra("jax", extra="jax", wanted_by="`ShardByJaxProcess`")
@@ -78,20 +102,24 @@ class ShardByJaxProcess(ShardOptions):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How far and how wide to read ahead of the consumer. Never changes what is read.
+    """How many elements to prefetch, and with how many threads. Never changes the elements.
 
-    With `num_threads=0` or `prefetch_buffer_size=0` nothing ever runs in the background. Otherwise
-    a thread makes the next elements while the consumer is busy with others.
+    With `num_threads=0` or `prefetch_buffer_size=0`, nothing runs in the background. Otherwise, a
+    background thread makes the next elements while the consumer is busy with earlier ones.
 
     >>> ReadOptions(num_threads=0)
     ReadOptions(num_threads=0, prefetch_buffer_size=500)
+
+    Args:
+        num_threads: The maximum number of threads that read records at the same time.
+        prefetch_buffer_size: The maximum number of prefetched records.
     """
 
     num_threads: int = 16
     prefetch_buffer_size: int = 500
 
     def __post_init__(self) -> None:
-        _settle(
+        _set_fields(
             self,
             num_threads=as_int("num_threads", self.num_threads),
             prefetch_buffer_size=as_int("prefetch_buffer_size", self.prefetch_buffer_size),
@@ -100,10 +128,15 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class MultiprocessingOptions:
-    """How many worker processes, and how far each runs ahead. Never changes what they make.
+    """How many worker processes to use, and how far they prefetch. Never changes the elements.
 
     >>> MultiprocessingOptions(num_workers=2).per_worker_buffer_size
     1
+
+    Args:
+        num_workers: The number of worker processes. With 0, this process does all the work.
+        per_worker_buffer_size: The number of elements that each worker prefetches.
+        enable_profiling: Accepted for compatibility with Grain; has no effect.
     """
 
     num_workers: int = 0
@@ -111,7 +144,7 @@ class MultiprocessingOptions:
     enable_profiling: bool = False
 
     def __post_init__(self) -> None:
-        _settle(
+        _set_fields(
             self,
             num_workers=as_int("num_workers", self.num_workers),
             per_worker_buffer_size=as_int("per_worker_buffer_size", self.per_worker_buffer_size),
@@ -121,24 +154,25 @@ class MultiprocessingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StorageOptions:
-    """How files are read that are not on this machine. Never changes what is read.
+    """How to read files from remote stores. Never changes the data.
 
-    What a store does not give, gives too late or cuts short is asked for again, each time after
-    twice as long a pause, up to `num_retries` times.
+    A request that fails, times out or returns too few bytes is retried up to `num_retries` times.
+    The wait before a retry doubles each time.
 
     >>> StorageOptions(cache_dir="/tmp/shards", cache_bytes=2**30).num_parallel
     32
 
     Args:
-        num_parallel: How many requests are under way at the same time.
-        num_retries: How often one request is made again.
-        timeout_s: How long one request of a few megabytes may take.
-        read_ahead_bytes: How far files that are read from front to back are read ahead.
-        cache_dir: A folder for what was read, which any number of processes may share. By default
-            nothing is kept, but for files that can be read on this machine alone (ArrayRecord,
-            SQLite): these go to `gristmill/files` in the user's cache folder.
-        cache_bytes: How much may be in that folder; what was not used for longest goes first.
-        filesystem: What fsspec gets: keys, endpoints, `{"anon": True}`.
+        num_parallel: The maximum number of requests at the same time.
+        num_retries: How often one request is retried.
+        timeout_s: The time limit of one request of a few megabytes, in seconds.
+        read_ahead_bytes: How many bytes to prefetch of files that are read from front to back.
+        cache_dir: A folder to cache downloaded data in. Several processes may share it. By default
+            nothing is cached, except for files of formats that can only be read from a local disk
+            (ArrayRecord, SQLite): these go to `gristmill/files` in the user's cache folder.
+        cache_bytes: The size limit of the cache folder. The least recently used data is removed
+            first.
+        filesystem: Options for fsspec: keys, endpoints, `{"anon": True}`. Not shown by `repr`.
     """
 
     num_parallel: int = 32
@@ -155,10 +189,8 @@ class StorageOptions:
             raise PlanTypeError(f"`cache_dir` must be a path, got {folder!r}.")
         options: Any = self.filesystem
         if not isinstance(options, Mapping):
-            raise PlanTypeError(
-                f"`filesystem` must be a dict of fsspec's options, got {options!r}."
-            )
-        _settle(
+            raise PlanTypeError(f"`filesystem` must be a dict of fsspec options, got {options!r}.")
+        _set_fields(
             self,
             num_parallel=as_int("num_parallel", self.num_parallel, minimum=1),
             num_retries=as_int("num_retries", self.num_retries),
@@ -172,23 +204,23 @@ class StorageOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
-    """How worker processes are started, watched and replaced. Never changes what they make.
+    """How worker processes are started, monitored and restarted. Never changes the elements.
 
-    A worker that dies is replaced, and what it was at is computed again. A record that kills its
-    worker three times ends the run with an error that names it.
+    A worker that dies is replaced, and its unfinished elements are computed again. A record that
+    kills its worker three times ends the run with an error that names the record.
 
     >>> WorkerOptions(block_timeout_s=60).max_restarts
     20
 
     Args:
-        worker_init_fn: Called in each worker before anything else, with its number and how many
-            workers there are.
-        max_restarts: How many dead workers are replaced in the life of an iterator.
+        worker_init_fn: Called in each worker before anything else, with the index of the worker
+            and the number of workers.
+        max_restarts: How many dead workers are replaced during the life of an iterator.
         block_timeout_s: A worker that takes longer than this for one batch, or for a few
-            milliseconds' worth of small elements, counts as dead. By default there is no limit.
-        memory_budget_bytes: How much shared memory the elements that are made ahead may take. By
-            default that is two blocks for each worker, and up to 128 MB while others go on
-            without a slow record.
+            milliseconds' worth of small elements, is treated as dead. By default there is no
+            limit.
+        memory_budget_bytes: How much shared memory prefetched elements may use. The default is two
+            blocks per worker, and up to 128 MB while other workers continue past a slow record.
     """
 
     worker_init_fn: Callable[[int, int], Any] | None = None
@@ -201,34 +233,37 @@ class WorkerOptions:
             raise PlanTypeError(
                 f"`worker_init_fn` must be a function, got {self.worker_init_fn!r}."
             )
-        _settle(self, max_restarts=as_int("max_restarts", self.max_restarts))
+        _set_fields(self, max_restarts=as_int("max_restarts", self.max_restarts))
         if self.block_timeout_s is not None:
             seconds = as_seconds("block_timeout_s", self.block_timeout_s)
-            _settle(self, block_timeout_s=seconds)
+            _set_fields(self, block_timeout_s=seconds)
         if self.memory_budget_bytes is not None:
             budget = as_int("memory_budget_bytes", self.memory_budget_bytes, minimum=1)
-            _settle(self, memory_budget_bytes=budget)
+            _set_fields(self, memory_budget_bytes=budget)
 
 
 @dataclass(frozen=True)
 class SkipErrors:
-    """Leave out records that raise, but not more than `budget` of them.
+    """Skip records that raise an exception, up to a limit.
 
-    A record counts as bad when reading it raises, or a step below the first batch. Every one that
-    is left out is logged, listed in `iterator.skipped`, and part of the state. The one beyond the
-    budget raises.
+    A record is skipped if reading it raises, or if a transform before the first batch raises for
+    it. Every skipped record is logged, listed in `iterator.skipped`, and part of the state. The
+    first error after `budget` records have been skipped is raised.
 
     >>> SkipErrors(budget=10)
     SkipErrors(budget=10)
+
+    Args:
+        budget: The maximum number of records to skip.
     """
 
     budget: int
 
     def __post_init__(self) -> None:
-        _settle(self, budget=as_int("budget", self.budget))
+        _set_fields(self, budget=as_int("budget", self.budget))
 
 
-def _settle(options: object, **checked: object) -> None:
-    """Put checked values, NumPy's integers made plain, in place of what was given."""
+def _set_fields(options: object, **checked: object) -> None:
+    """Replace the fields of a frozen dataclass by checked values, such as plain Python integers."""
     for name, value in checked.items():
         object.__setattr__(options, name, value)

@@ -1,5 +1,5 @@
-"""Grain's `samplers` module."""
+"""The names of Grain's `samplers` module."""
 
-from gristmill.order import IndexSampler, Sampler, SequentialSampler
+from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
 
 __all__ = ["IndexSampler", "Sampler", "SequentialSampler"]

@@ -1,4 +1,4 @@
-"""Grain's `sharding` module."""
+"""The names of Grain's `sharding` module."""
 
 from gristmill.options import NoSharding, ShardByJaxProcess, ShardOptions
 

@@ -1,4 +1,4 @@
-"""The protocols that users' objects fulfil, and the aliases the engine speaks in."""
+"""Protocols that user objects implement, and type aliases used by all packages."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -7,24 +7,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 Element: TypeAlias = Any
-"""One element of a stream: any pytree the user likes."""
+"""One element of a stream: any pytree."""
 
 Tree: TypeAlias = Any
-"""A pytree whose leaves are known to be of one kind, such as arrays."""
+"""A pytree whose leaves are known to be of one type, such as arrays."""
 
 Indices: TypeAlias = NDArray[np.int64]
 
 Span: TypeAlias = range | Indices
-"""Many positions or record keys: a range where they are regular, which costs nothing to make."""
+"""Many positions or record keys: a range if they are evenly spaced, which costs no memory."""
+
+Cursor: TypeAlias = tuple[Any, ...]
+"""A position in a stream, independent of blocks and executors.
+
+The position of a record (or the state of a stateful stage), followed by one number for each flat
+map, bottom up: how many elements that it made from its current input were already yielded."""
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 @runtime_checkable
 class RandomAccessDataSource(Protocol[T_co]):
-    """Where records are: anything that has a length and gives the record at an index.
+    """A data source: an object with a length that returns the record at an index.
 
-    Lists, arrays and users' own classes fulfil it as they are; deriving from it is optional.
+    Lists, arrays and user-defined classes implement it as they are; subclassing it is optional.
 
     >>> isinstance(["a", "b"], RandomAccessDataSource)
     True
@@ -37,14 +43,14 @@ class RandomAccessDataSource(Protocol[T_co]):
 
 @runtime_checkable
 class SupportsGetItems(Protocol[T_co]):
-    """A source that reads many records in one call, in the order asked for."""
+    """A source that reads many records in one call and returns them in the requested order."""
 
     def __getitems__(self, indices: Sequence[int], /) -> Sequence[T_co]: ...
 
 
 @runtime_checkable
 class SupportsCollate(Protocol):
-    """A source or a stream whose elements are batched in a way of their own, unless told else."""
+    """A source or stream with its own default function for batching its elements."""
 
     @property
     def collate(self) -> Callable[[Sequence[Element]], Element] | None: ...
@@ -52,6 +58,6 @@ class SupportsCollate(Protocol):
 
 @runtime_checkable
 class SupportsArray(Protocol):
-    """What NumPy can turn into an array: a `jax.Array`, a CPU tensor, ..."""
+    """An object that NumPy can convert to an array: a `jax.Array`, a CPU tensor, ..."""
 
     def __array__(self) -> NDArray[Any]: ...

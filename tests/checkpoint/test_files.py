@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import gristmill as gm
-from gristmill.checkpoint._files import as_text, read_state, write_state
+from gristmill._checkpoint.files import read_state, to_json, write_state
 from gristmill.errors import StateError
 
 NAME = "process_0-of-1.json"
@@ -31,7 +31,7 @@ def test_the_state_that_is_read_is_the_one_that_was_written(make: Any, tmp_path:
     next(iterator)
     state = iterator.get_state()
 
-    write_state(tmp_path, as_text(state))
+    write_state(tmp_path, to_json(state))
 
     assert read_state(tmp_path, like=state) == state
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
@@ -60,7 +60,7 @@ def test_a_write_that_raises_half_way_leaves_the_state_before_and_nothing_else(t
 KILLED = """
 import itertools, sys
 from pathlib import Path
-from gristmill.checkpoint._files import write_state
+from gristmill._checkpoint.files import write_state
 
 for number in itertools.count():
     write_state(Path(sys.argv[1]), str(number % 10) * 300_000)
@@ -153,8 +153,8 @@ def test_a_folder_that_does_not_hold_one_whole_run_is_told(names: list[str], tmp
     listed = re.escape(", ".join(sorted(names)))
     with pytest.raises(
         StateError,
-        match=rf"{NAME} does not exist, and what is there is not the whole of one run: {listed}\. "
-        r"Restore an earlier checkpoint\.$",
+        match=rf"{NAME} does not exist, and the files in the folder are not those of one complete "
+        rf"run: {listed}\. Restore an earlier checkpoint\.$",
     ):
         read_state(tmp_path, like={})
 
@@ -170,7 +170,7 @@ def test_a_file_that_something_else_damaged_is_told_with_its_path(
 
     with pytest.raises(StateError, match=rf"^The state is {told}\.") as caught:
         read_state(tmp_path, like={})
-    assert caught.value.__notes__ == [f"It is in {tmp_path / NAME}."]
+    assert caught.value.__notes__ == [f"The state is in {tmp_path / NAME}."]
 
 
 def test_what_only_looks_like_a_state_is_not_one(tmp_path: Path):
@@ -200,7 +200,7 @@ def test_the_states_of_another_number_of_processes_are_made_into_one(tmp_path: P
     for shard in range(2):
         iterator = sharded_iterator(gm.ShardOptions(shard, 2))
         taken += next(iterator).tolist() + next(iterator).tolist()
-        (tmp_path / f"process_{shard}-of-2.json").write_text(as_text(iterator.get_state()))
+        (tmp_path / f"process_{shard}-of-2.json").write_text(to_json(iterator.get_state()))
 
     resumed: Any = sharded_iterator(gm.NoSharding())
     resumed.set_state(read_state(tmp_path, like=resumed.get_state()))

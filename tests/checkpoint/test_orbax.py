@@ -217,7 +217,7 @@ def test_a_handler_saves_and_restores_without_a_manager(tmp_path: Path):
     assert taken(handler.restore(tmp_path, loader_iterator())) == rest
     assert handler.metadata(tmp_path) is None
     assert handler.structure(tmp_path) is None
-    assert handler.typestr() == "gristmill.checkpoint._orbax.CheckpointHandler"
+    assert handler.typestr() == "gristmill._checkpoint.orbax.CheckpointHandler"
     handler.close()
 
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from gristmill.checkpoint import Position, State, decode_state, encode_state, gather_states
+from gristmill._checkpoint.gather import gather_states
+from gristmill._checkpoint.state import Position, State, decode_state, encode_state
 from gristmill.errors import StateError
 
 HERE = {
@@ -37,9 +38,9 @@ def at(*cursor: Any, **changes: Any) -> State:
         at(2**62, 3, 1),
         at(4, shard=(2, 3)),
         at(4, shard=(1, 2), is_contiguous=True),
-        at(4, takings=(((1,), (2,)), ((3,),) * 500)),
+        at(4, shard_history=(((1,), (2,)), ((3,),) * 500)),
         State(positions=(Position((4,)), Position((5,))), shard=None),
-        State(positions=(Position((4,)),) * 3, shard=None, takings=(((1,),),)),
+        State(positions=(Position((4,)),) * 3, shard=None, shard_history=(((1,),),)),
     ],
     ids=repr,
 )
@@ -66,7 +67,8 @@ def test_bytes_their_text_and_the_dict_are_all_taken(convert: Any):
 def test_anything_else_is_refused(wrong: Any):
     kind = type(wrong).__name__
     with pytest.raises(
-        StateError, match=rf"^A state is bytes or a dict, got {kind}\. Pass what `get_state`"
+        StateError,
+        match=rf"^A state must be bytes or a dict, got {kind}\. Pass the result of `get_state`",
     ):
         decode_state(wrong, HERE)
 
@@ -128,7 +130,7 @@ def test_another_number_than_the_checksums_is_told_as_corrupt():
     ids=repr,
 )
 def test_nonsense_with_a_checksum_that_fits_is_told_as_corrupt(changes: dict[str, Any]):
-    with pytest.raises(StateError, match=r"^The state is corrupt: something is missing in it\."):
+    with pytest.raises(StateError, match=r"^The state is corrupt: some fields are missing\."):
         decode_state(forged(**changes), HERE)
 
 
@@ -136,14 +138,16 @@ def test_nonsense_with_a_checksum_that_fits_is_told_as_corrupt(changes: dict[str
     "other", [b"{}", b"[]", b"3", b'"text"', b"null", b'{"step": 3}', {"step": 3}]
 )
 def test_json_of_somebody_else_is_told(other: Any):
-    with pytest.raises(StateError, match=r"^The state is not one of gristmill's\. Pass what"):
+    with pytest.raises(
+        StateError, match=r"^The state was not written by gristmill\. Pass the result of"
+    ):
         decode_state(other, HERE)
 
 
 @pytest.mark.parametrize("version", [0, 99, "2"])
 def test_another_version_is_told(version: Any):
     with pytest.raises(
-        StateError, match=rf"^The state is of version {version}, this gristmill reads"
+        StateError, match=rf"^The state has version {version}, but this gristmill reads"
     ):
         decode_state(forged(gristmill=version), HERE)
 
@@ -243,7 +247,7 @@ def test_states_of_all_shards_that_are_alike_are_one():
         ),
         (
             [gather_states(shards((0, 1))), gather_states(shards((1, 2), (0, 2)))],
-            r"^The states are each of all shards, and differ",
+            r"^Each state is of all shards, but the states differ",
         ),
         ([b"{"], r"^The state is truncated"),
     ],

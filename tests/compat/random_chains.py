@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from side_by_side import (
+
+from tests.compat.side_by_side import (
     MakeOperation,
     batching,
     filtering,

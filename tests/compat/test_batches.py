@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from side_by_side import (
+
+from tests.compat.side_by_side import (
     STEADY,
     assert_same_stream,
     batching,

@@ -6,8 +6,9 @@ import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_chains import Chain, chains
-from side_by_side import (
+
+from tests.compat.random_chains import Chain, chains
+from tests.compat.side_by_side import (
     STEADY,
     assert_same,
     batching,

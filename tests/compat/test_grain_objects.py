@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gristmill
+from gristmill._data.sampling.grain_samplers import own_sampler
 from gristmill.errors import PlanTypeError
-from gristmill.order import own_sampler
 
 grain_python: Any = typed_grain  # its classes are not ours to a type checker
 

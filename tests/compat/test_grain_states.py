@@ -12,8 +12,12 @@ import pytest
 from absl import flags
 from hypothesis import given
 from hypothesis import strategies as st
-from random_chains import Chain, chains
-from side_by_side import (
+
+import gristmill
+from gristmill._checkpoint.files import read_state
+from gristmill.errors import StateError
+from tests.compat.random_chains import Chain, chains
+from tests.compat.side_by_side import (
     STEADY,
     assert_same,
     batching,
@@ -27,10 +31,6 @@ from side_by_side import (
     random_mapping,
     stream,
 )
-
-import gristmill
-from gristmill.checkpoint._files import read_state
-from gristmill.errors import StateError
 
 DRAW = random_mapping(lambda x, rng: x + rng.random())
 SPLIT = flat_mapping(lambda x: range(x, x + x % 4), max_fan_out=3)
@@ -184,7 +184,7 @@ def test_within_an_epoch_that_grain_shuffles_otherwise_the_state_is_refused(
     state = grains_state(program)
     iterator = iter(program(ours))
     if num_records == 65_537:
-        with pytest.raises(StateError, match=r"within an epoch of 65537 records, whose shuffle"):
+        with pytest.raises(StateError, match=r"within an epoch of 65537 records\. Grain's shuffle"):
             iterator.set_state(state)
     else:
         iterator.set_state(state)
@@ -289,7 +289,7 @@ OTHERS = {
         program_of(source=list(range(17))),
         r"another data source: <class 'list'> there, range\(0, 17\) here\..*`validate_state=False`",
     ),
-    "a flat map": (program_of(SPLIT), r"^The state is of Grain's Dataset API"),
+    "a flat map": (program_of(SPLIT), r"^The state is from Grain's Dataset API"),
 }
 
 
@@ -341,8 +341,11 @@ def grains_body() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 1}, r"^The state is of version 1 of Grain's DataLoader, this gristmill reads"),
-        ({"version": None}, r"^The state is of version None of Grain's DataLoader"),
+        (
+            {"version": 1},
+            r"^The state has version 1 of Grain's `DataLoader`, but this gristmill reads",
+        ),
+        ({"version": None}, r"^The state has version None of Grain's `DataLoader`"),
         ({"worker_count": "x"}, r"^The state is one of Grain's, and corrupt"),
         ({"last_seen_indices": {}}, r"^The state is one of Grain's, and corrupt"),
         ({"last_seen_indices": {"0": 3, "1": 4}}, r"^The state is one of Grain's, and corrupt"),
@@ -392,7 +395,7 @@ def test_a_state_with_workers_says_why_not_and_what_can_be_done(operations: Any)
     assert_refused(
         program_of(*operations),
         iter(loader).get_state(),
-        r"^The state is of Grain with 2 workers: each of them batched its own part .* "
+        r"^The state is from Grain with 2 workers\. Each of them batched its own share .* "
         r"`worker_count=0` restores\. Finish the epoch with Grain",
     )
 
@@ -426,7 +429,7 @@ def test_a_state_of_the_dataset_api_says_what_can_be_done(make: Any):
     taken = [next(iterator)]
     with pytest.raises(
         StateError,
-        match=r"^The state is of Grain's Dataset API, .*set_next_index.* Otherwise finish the",
+        match=r"^The state is from Grain's Dataset API, .*set_next_index.* Otherwise finish the",
     ):
         iterator.set_state(theirs.get_state())
     assert_same(taken + stream(iterator), whole)
@@ -434,15 +437,17 @@ def test_a_state_of_the_dataset_api_says_what_can_be_done(make: Any):
 
 def test_a_state_of_the_dataset_api_is_refused_by_a_loader_too():
     state = iter(DATASETS["map"](grain)).get_state()
-    assert_refused(program_of(), state, r"^The state is of Grain's Dataset API")
+    assert_refused(program_of(), state, r"^The state is from Grain's Dataset API")
     assert_refused(
-        program_of(), json.dumps(state).encode(), r"^The state is of Grain's Dataset API"
+        program_of(), json.dumps(state).encode(), r"^The state is from Grain's Dataset API"
     )
 
 
 def test_a_loaders_state_is_refused_by_a_dataset():
     iterator = iter(DATASETS["map"](gristmill))
-    with pytest.raises(StateError, match=r"^The state is of Grain's DataLoader\. Restore it into"):
+    with pytest.raises(
+        StateError, match=r"^The state is from Grain's `DataLoader`\. Restore it into"
+    ):
         iterator.set_state(json.loads(grains_state(program_of())))
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import grain.transforms
 import numpy as np
 import pytest
-from side_by_side import (
+
+import gristmill.transforms
+from tests.compat.side_by_side import (
     assert_same,
     assert_same_error,
     assert_same_stream,
@@ -24,8 +26,6 @@ from side_by_side import (
     random_mapping,
     stream,
 )
-
-import gristmill.transforms
 
 # Order
 

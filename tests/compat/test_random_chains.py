@@ -3,8 +3,9 @@
 import hypothesis
 import pytest
 from hypothesis import given
-from random_chains import Chain, chains
-from side_by_side import STEADY, assert_same_stream
+
+from tests.compat.random_chains import Chain, chains
+from tests.compat.side_by_side import STEADY, assert_same_stream
 
 
 @pytest.mark.filterwarnings("ignore:No batch will ever come")

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from side_by_side import STEADY, assert_same, assert_same_error, make_loader, oracle, ours, stream
+
+from tests.compat.side_by_side import (
+    STEADY,
+    assert_same,
+    assert_same_error,
+    make_loader,
+    oracle,
+    ours,
+    stream,
+)
 
 SIZES = [1, 2, 3, 5, 100, 1000, 65_535, 65_536, 65_538, 100_000, 2**20 + 3, 10**9, 2**33]
 # Above 65,537 = 2^16 + 1 and 262,145 = 2^18 + 1 these are the ones near a power of two where

@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from side_by_side import assert_same, oracle, ours, stream
+
+from tests.compat.side_by_side import assert_same, oracle, ours, stream
 
 # Rewritten: the guide
 

@@ -10,7 +10,8 @@ import collections
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from side_by_side import (
+
+from tests.compat.side_by_side import (
     STEADY,
     assert_same,
     assert_same_stream,

@@ -1,4 +1,4 @@
-"""A tiny data set in the format of MNIST, written by the tests themselves."""
+"""A tiny dataset in the format of MNIST, written by the tests."""
 
 import struct
 from pathlib import Path
@@ -8,13 +8,13 @@ import pytest
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
-    """Spelt out here, so that the reader is not tested against its own writer."""
+    """Return an array in idx format, without the writer that belongs to the tested reader."""
     return struct.pack(f">I{array.ndim}I", 0x0800 + array.ndim, *array.shape) + array.tobytes()
 
 
 @pytest.fixture
 def mnist_directory(tmp_path: Path) -> Path:
-    """Four plain idx files: 60 images to train and 20 to test, each digit a stripe of its own."""
+    """Four plain idx files: 60 training and 20 test images, with another stripe for each digit."""
     for prefix, count in (("train", 60), ("t10k", 20)):
         labels = np.arange(count, dtype=np.uint8) % 10
         images = np.zeros((count, 28, 28), np.uint8)

@@ -3,10 +3,10 @@ import re
 import numpy as np
 import pytest
 
-from gristmill.demo._idx import format_idx, parse_idx
+from gristmill._demo.idx import format_idx, parse_idx
 
 
-def test_arrays_come_back_one_after_another():
+def test_consecutive_arrays_are_parsed():
     first = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     second = np.array([5, 6], np.uint8)
     data = format_idx(first) + format_idx(second)
@@ -27,12 +27,12 @@ def test_the_array_cannot_be_written_to():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "ends inside its header, which takes 8 bytes and has 0"),
-        (b"\0\0\x08\x01\0\0", "ends inside its header, which takes 8 bytes and has 6"),
+        (b"", "ends inside its header: expected 8 bytes, got 0"),
+        (b"\0\0\x08\x01\0\0", "ends inside its header: expected 8 bytes, got 6"),
         (b"\0\0\x08\x03\0\0\0\0", "magic number 00000803, not 00000801"),
-        (b"\0\0\x08\x01\0\0\0\x03ab", "announces 3 bytes of shape (3,), and 2 follow"),
+        (b"\0\0\x08\x01\0\0\0\x03ab", "declares 3 bytes of shape (3,), but 2 follow"),
     ],
 )
-def test_bytes_that_are_no_idx_array_are_described(data: bytes, message: str):
+def test_bytes_that_are_not_an_idx_array_are_refused(data: bytes, message: str):
     with pytest.raises(ValueError, match=re.escape(message)):
         parse_idx(data, num_axes=1)

@@ -1,11 +1,16 @@
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from gristmill.demo import _train
-from gristmill.demo.__main__ import main
+from gristmill._cli.main import main as gristmill
+from gristmill._demo import train as _train
+
+
+def main(arguments: Sequence[str]) -> int:
+    return gristmill(["demo", *arguments])
 
 
 def test_one_epoch_prints_its_accuracies_and_a_summary(
@@ -40,7 +45,7 @@ def test_a_log_gets_one_line_per_epoch_and_no_control_codes(
     assert "\r" not in out
 
 
-def test_the_same_seed_gives_the_same_accuracies(
+def test_the_same_seed_yields_the_same_accuracies(
     mnist_directory: Path, capsys: pytest.CaptureFixture[str]
 ):
     accuracies: list[list[str]] = []
@@ -54,11 +59,11 @@ def test_the_same_seed_gives_the_same_accuracies(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--epochs", "0"], "--epochs: must be a whole number of at least 1, got '0'"),
-        (["--batch-size", "many"], "--batch-size: must be a whole number of at least 1"),
+        (["--epochs", "0"], "--epochs: must be an integer of at least 1, got '0'"),
+        (["--batch-size", "many"], "--batch-size: must be an integer of at least 1"),
         (["--step-size", "-1"], "--step-size: must be a number above 0, got '-1'"),
         (["--step-size", "nan"], "--step-size: must be a number above 0, got 'nan'"),
-        (["--seed", "4294967296"], "--seed: must be a whole number from 0 to 4294967295"),
+        (["--seed", "4294967296"], "--seed: must be an integer from 0 to 4294967295"),
         (["--shuffle", "--in-order"], "--in-order: not allowed with argument --shuffle"),
         (["--fast"], "unrecognized arguments: --fast"),
     ],
@@ -83,10 +88,13 @@ def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]):
         assert flag in out
 
 
-def test_bad_data_ends_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_bad_data_ends_with_an_error_that_names_the_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     assert main(["--data", str(tmp_path)]) == 2
     captured = capsys.readouterr()
-    assert captured.err.startswith("gristmill.demo: Neither train-images-idx3-ubyte nor")
+    assert captured.err.startswith("gristmill demo: Neither train-images-idx3-ubyte nor")
+    assert "Leave `--data` out" in captured.err
     assert captured.out == ""
 
 
@@ -94,14 +102,14 @@ def test_bad_data_ends_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_missing_package_is_named_with_the_remedy(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setitem(sys.modules, package, None)  # Python's own way to make an import fail
+    monkeypatch.setitem(sys.modules, package, None)  # makes the import fail
     assert main(["--epochs", "1"]) == 2
     err = capsys.readouterr().err
     assert f"The demo needs the package {package!r}" in err
     assert "`pip install gristmill[demo]`" in err
 
 
-def test_an_interrupt_ends_with_a_line(
+def test_an_interrupt_ends_with_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def interrupted(*_: object) -> None:

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from gristmill.demo._mlp import count_correct, init_params, log_probabilities, loss, update
+from gristmill._demo.mlp import count_correct, init_params, log_probabilities, loss, update
 
 
-def test_the_same_seed_gives_the_same_weights():
+def test_the_same_seed_yields_the_same_weights():
     first, again, other = (init_params(seed, (4, 3, 10)) for seed in (1, 1, 2))
     for (weights, biases), (same_weights, same_biases) in zip(first, again, strict=True):
         assert np.array_equal(weights, same_weights)
@@ -26,7 +26,7 @@ def test_the_loss_is_the_mean_over_images_and_classes():
     assert float(loss(init_params(0), images, labels)) == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_training_learns_ten_images_by_heart():
+def test_training_memorizes_ten_images():
     labels = np.arange(10, dtype=np.uint8)
     images = np.zeros((10, 784), np.float32)
     images[labels, 50 * labels] = 255

@@ -8,8 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gristmill.demo import Mnist, MnistError, MnistNotFoundError, load_mnist
-from gristmill.demo._mnist import FILE_NAMES, SAMPLE_NAME
+from gristmill._demo.mnist import (
+    FILE_NAMES,
+    SAMPLE_NAME,
+    Mnist,
+    MnistError,
+    MnistNotFoundError,
+    load_mnist,
+)
 from gristmill.errors import GristmillError
 
 TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS = FILE_NAMES
@@ -54,7 +60,7 @@ def test_the_sample_starts_like_mnist(sample: Mnist):
 
 
 def test_the_sample_is_small_enough_to_ship():
-    packed = resources.files("gristmill.demo").joinpath(SAMPLE_NAME).read_bytes()
+    packed = resources.files("gristmill._demo").joinpath(SAMPLE_NAME).read_bytes()
     assert len(packed) <= 2_000_000
 
 
@@ -77,11 +83,11 @@ def test_idx_files_are_read_plain_and_compressed(mnist_directory: Path, compress
     assert data.train_images.shape == (60, 28, 28)
     assert data.train_labels.tolist() == 6 * list(range(10))
     assert data.test_labels.tolist() == 2 * list(range(10))
-    assert (data.test_images[13, 10] == 255).all()  # the stripe of a three
+    assert (data.test_images[13, 10] == 255).all()  # the stripe of the digit 3
     assert data.test_images[13].sum() == 28 * 255
 
 
-def test_a_missing_directory_is_named_with_the_files_it_should_hold(tmp_path: Path):
+def test_a_missing_folder_is_named_with_the_expected_files(tmp_path: Path):
     with pytest.raises(MnistNotFoundError, match="does not exist") as caught:
         load_mnist(tmp_path / "nowhere")
     assert str(tmp_path / "nowhere") in str(caught.value)
@@ -90,8 +96,8 @@ def test_a_missing_directory_is_named_with_the_files_it_should_hold(tmp_path: Pa
     assert isinstance(caught.value, GristmillError)
 
 
-def test_a_file_in_place_of_the_directory_is_named(mnist_directory: Path):
-    with pytest.raises(MnistError, match="is a file, not a directory"):
+def test_a_file_in_place_of_the_folder_is_named(mnist_directory: Path):
+    with pytest.raises(MnistError, match="is a file, not a folder"):
         load_mnist(mnist_directory / TRAIN_IMAGES)
 
 
@@ -121,7 +127,7 @@ def test_a_corrupt_gzip_file_is_named(mnist_directory: Path, damage: str):
     where = {"start": slice(0, 2), "middle": slice(10, 14), "checksum": slice(-8, -4)}[damage]
     packed[where] = bytes(0xFF ^ byte for byte in packed[where])
     path.write_bytes(packed)
-    with pytest.raises(MnistError, match=r"not intact gzip.*Copy or download") as caught:
+    with pytest.raises(MnistError, match=r"not a valid gzip file.*Copy or download") as caught:
         load_mnist(mnist_directory)
     assert str(path) in str(caught.value)
 
@@ -135,7 +141,7 @@ def test_an_empty_gzip_file_is_named(mnist_directory: Path):
     assert str(path) in str(caught.value)
 
 
-def test_labels_in_place_of_images_are_told_by_the_magic_number(mnist_directory: Path):
+def test_labels_in_place_of_images_are_detected_by_the_magic_number(mnist_directory: Path):
     path = mnist_directory / TEST_IMAGES
     path.write_bytes((mnist_directory / TEST_LABELS).read_bytes())
     with pytest.raises(
@@ -148,14 +154,14 @@ def test_labels_in_place_of_images_are_told_by_the_magic_number(mnist_directory:
 def test_a_truncated_plain_file_is_named_with_the_sizes(mnist_directory: Path):
     path = mnist_directory / TEST_IMAGES
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(MnistError, match=r"announces 15680 bytes of shape .*15679 follow"):
+    with pytest.raises(MnistError, match=r"declares 15680 bytes of shape .*15679 follow"):
         load_mnist(mnist_directory)
 
 
 def test_bytes_after_the_end_are_not_ignored(mnist_directory: Path):
     path = mnist_directory / TEST_IMAGES
     path.write_bytes(path.read_bytes() + b"\0\0\0")
-    with pytest.raises(MnistError, match="has 3 bytes after the 15696 that its header announces"):
+    with pytest.raises(MnistError, match="has 3 bytes after the 15696 that its header declares"):
         load_mnist(mnist_directory)
 
 
@@ -167,7 +173,7 @@ def test_images_of_another_size_are_named(mnist_directory: Path):
         load_mnist(mnist_directory)
 
 
-def test_images_and_labels_must_be_equally_many(mnist_directory: Path):
+def test_images_and_labels_must_have_the_same_length(mnist_directory: Path):
     (mnist_directory / TRAIN_LABELS).write_bytes((mnist_directory / TEST_LABELS).read_bytes())
     with pytest.raises(MnistError, match=r"has 60 images and .* has 20 labels") as caught:
         load_mnist(mnist_directory)
@@ -175,14 +181,14 @@ def test_images_and_labels_must_be_equally_many(mnist_directory: Path):
     assert str(mnist_directory / TRAIN_LABELS) in str(caught.value)
 
 
-def test_a_set_without_images_is_named(mnist_directory: Path):
+def test_a_file_without_images_is_named(mnist_directory: Path):
     (mnist_directory / TEST_IMAGES).write_bytes(struct.pack(">4I", 0x0803, 0, 28, 28))
     (mnist_directory / TEST_LABELS).write_bytes(struct.pack(">2I", 0x0801, 0))
     with pytest.raises(MnistError, match="has no images"):
         load_mnist(mnist_directory)
 
 
-def test_a_label_that_is_no_digit_is_named(mnist_directory: Path):
+def test_a_label_that_is_not_a_digit_is_named(mnist_directory: Path):
     path = mnist_directory / TRAIN_LABELS
     path.write_bytes(path.read_bytes()[:-1] + bytes([10]))
     with pytest.raises(MnistError, match="has the label 10, expected 0 to 9"):

@@ -1,6 +1,6 @@
 import numpy as np
 
-from gristmill.demo._pipeline import FlattenAndCast, batches
+from gristmill._demo.pipeline import FlattenAndCast, batches
 
 
 def test_a_block_is_mapped_like_its_records():

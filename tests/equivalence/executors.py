@@ -18,10 +18,15 @@ from hypothesis import strategies as st
 import tests.properties.pipelines
 import tests.properties.trees
 from gristmill import DataLoader, DataLoaderIterator, ReadOptions, WorkerOptions
+from gristmill._engine import build as _open
+from gristmill._engine import stream as _stream
+from gristmill._engine.access import windows as _windows
+from gristmill._engine.executors.processes.executor import ProcessExecutor
+from gristmill._engine.stages import ranges as _feed
+from gristmill._engine.tuning import autotune as _tune
+from gristmill._engine.tuning import waiting as _waiting
+from gristmill._engine.tuning.autotune import AutotunedStage
 from gristmill.errors import GristmillWarning
-from gristmill.execute import _feed, _open, _sample, _stream, _tune, _waiting
-from gristmill.execute._processes import ProcessExecutor
-from gristmill.execute._tune import TunedStage
 from tests.properties.pipelines import Pipeline
 
 
@@ -63,12 +68,14 @@ def force_worker(number: int, num_workers: int, *, uses_arena: bool, is_wide: bo
             setattr(importlib.import_module(module), name, value)
 
     if uses_arena:  # what is small goes the way of what is large, and slots are soon idle
-        force("gristmill.batch._leaves", _SMALL_BYTES=0)
-        force("gristmill.execute._worker", MESSAGE_BYTES=1)
-        force("gristmill.execute._ipc._pickle", IN_BAND_BYTES=1)
-        force("gristmill.execute._ipc._arena", SMALLEST_SLOT=4096, IDLE_BLOCKS=3)
+        force("gristmill._data.batching.leaves", _SMALL_BYTES=0)
+        force("gristmill._engine.executors.processes.worker_main", MESSAGE_BYTES=1)
+        force("gristmill._engine.executors.ipc.serialize", IN_BAND_BYTES=1)
+        force("gristmill._engine.executors.ipc.arena", SMALLEST_SLOT=4096, IDLE_BLOCKS=3)
     if is_wide:  # after the first range, threads read
-        force("gristmill.execute._waiting", WAITING_SECONDS=-math.inf, WAITING_SHARE=-math.inf)
+        force(
+            "gristmill._engine.tuning.waiting", WAITING_SECONDS=-math.inf, WAITING_SHARE=-math.inf
+        )
 
 
 NO_THREADS = ReadOptions(num_threads=0)
@@ -83,7 +90,7 @@ class Run:
     worker_count: int | None = 0
     worker_buffer_size: int = 1
     block_size: int | None = None
-    window: int = _sample.WINDOW
+    window: int = _windows.WINDOW
     uses_arena: bool = False
     is_wide: bool = False
     is_hopping: bool = False
@@ -97,8 +104,8 @@ class Run:
         visited: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
             if self.block_size is not None:
-                patch.setattr(_feed, "Pace", partial(FixedPace, self.block_size))
-            patch.setattr(_sample, "WINDOW", self.window)
+                patch.setattr(_feed, "BlockSizer", partial(FixedPace, self.block_size))
+            patch.setattr(_windows, "WINDOW", self.window)
             if self.kind == "threads":  # as many as may be, after the first element, for good
                 patch.setattr(_waiting, "WAITING_SHARE", -math.inf)
                 patch.setattr(_waiting, "WAITING_SECONDS", -math.inf)
@@ -116,14 +123,14 @@ class Run:
         patch.setattr(_tune, "WINDOW_BLOCKS", 1)
         patch.setattr(_tune, "WARM_UP_SECONDS", 0.0)
         patch.setattr(_tune, "FIRST_TRIAL_SECONDS", 0.0)
-        patch.setattr(_tune, "STARVING_SHARE", -math.inf)
+        patch.setattr(_tune, "WAITING_SHARE_FOR_TRIAL", -math.inf)
         needed = -math.inf if self.stays_where_it_went else math.inf
-        patch.setattr(_tune, "BETTER", needed)
-        patch.setattr(_tune, "AS_GOOD", needed)
+        patch.setattr(_tune, "MIN_SPEEDUP", needed)
+        patch.setattr(_tune, "MIN_RELATIVE_SPEED", needed)
         patch.setattr(_open, "_num_cores", lambda: 2)
         patch.setattr(_tune, "_is_ready", _wait_until_ready)
-        patch.setattr(TunedStage, "_may_help", lambda stage, way: True)
-        patch.setattr(TunedStage, "_close", lambda self, way: None)  # workers start only once
+        patch.setattr(AutotunedStage, "_may_help", lambda stage, way: True)
+        patch.setattr(AutotunedStage, "_close", lambda self, way: None)  # workers start only once
 
     def loader(self, pipeline: Pipeline, source: Any = None, **arguments: Any) -> DataLoader:
         """Give the loader that runs a pipeline this way; `forced` must be on meanwhile."""
@@ -144,19 +151,19 @@ class Run:
 
 
 def _note_hops(patch: pytest.MonkeyPatch, visited: list[str]) -> None:
-    go = TunedStage._go
+    go = AutotunedStage._go
 
-    def note_and_go(stage: TunedStage, way: Any) -> None:
+    def note_and_go(stage: AutotunedStage, way: Any) -> None:
         visited.append(str(way))
         assert len(visited) < MOST_HOPS, "the stream is begun again and again"
         go(stage, way)
 
-    patch.setattr(TunedStage, "_go", note_and_go)
+    patch.setattr(AutotunedStage, "_go", note_and_go)
 
 
 def _wait_until_ready(executor: Any) -> bool:
     while isinstance(executor, ProcessExecutor) and not executor.is_ready:
-        executor._crew.wait(1.0)
+        executor._pool.wait(1.0)
     return True
 
 

@@ -317,7 +317,7 @@ def test_only_the_states_of_all_shards_of_one_run_are_gathered():
         gather_states([*states[:2], contiguous(2, 3).get_state()])
     with pytest.raises(StateError, match="There is no state"):
         gather_states([])
-    with pytest.raises(StateError, match="None of the states is of a shard"):
+    with pytest.raises(StateError, match="None of the states belongs to a shard"):
         gather_states([loader(0, 1).get_state()] * 2)
     assert gather_states([gather_states(states)]) == gather_states(states)
 

@@ -58,7 +58,7 @@ def test_a_source_gives_what_its_records_one_by_one_give(pipeline: Pipeline, nam
 
 
 def _label(loader: DataLoader) -> str:
-    node: Any = loader.plan
+    node: Any = loader._plan_node
     while hasattr(node, "parent"):
         node = node.parent
     return node.label
@@ -97,8 +97,8 @@ def test_blocks_and_windows_of_any_size_give_the_same(
     expected = outcome_with_states(iter(pipeline.loader()))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gristmill.execute._feed.Pace", partial(FixedPace, size))
-        patch.setattr("gristmill.execute._sample.WINDOW", window)
+        patch.setattr("gristmill._engine.stages.ranges.BlockSizer", partial(FixedPace, size))
+        patch.setattr("gristmill._engine.access.windows.WINDOW", window)
         assert outcome_with_states(iter(pipeline.loader(read_options))) == expected
 
 
@@ -109,8 +109,8 @@ def test_a_limit_to_the_size_of_blocks_changes_nothing(pipeline: Pipeline, limit
     expected = outcome_with_states(iter(pipeline.loader()))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gristmill.execute._feed.BLOCK_POSITIONS", limit)
-        patch.setattr("gristmill.execute._feed.BLOCK_RECORDS", limit)
+        patch.setattr("gristmill._engine.stages.ranges.MAX_BLOCK_POSITIONS", limit)
+        patch.setattr("gristmill._engine.stages.ranges.MAX_BLOCK_RECORDS", limit)
         assert outcome_with_states(iter(pipeline.loader())) == expected
 
 

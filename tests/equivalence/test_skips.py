@@ -29,9 +29,9 @@ from gristmill import (
     RecordMetadata,
     SkipErrors,
 )
+from gristmill._engine import stream as _stream
+from gristmill._plan.traverse import sample_of, steps_of
 from gristmill.checkpoint import SkippedRecord
-from gristmill.execute import _stream
-from gristmill.plan import sample_of, steps_of
 from tests.equivalence.executors import (
     INLINE,
     Run,
@@ -236,8 +236,8 @@ def walk(case: Case) -> list[Any]:
     mended = case.mended()
     good = {(row["index"], row["path"]): row for row in mended.loader(INLINE, None)}
     loader = case.loader(INLINE, None)
-    sample = sample_of(loader.plan)
-    labels = [step.label for step in steps_of(loader.plan)][1:]
+    sample = sample_of(loader._plan_node)
+    labels = [step.label for step in steps_of(loader._plan_node)][1:]
     told: list[Any] = []
 
     def visit(position: int, record: int, path: int, number: int) -> None:
@@ -357,7 +357,8 @@ def assert_means(iterator: DataLoaderIterator, gives: Meaning, place: int = 0) -
 @contextmanager
 def running(case: Case, way: Run, budget: int | None) -> Iterator[DataLoaderIterator]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_stream.logger, "disabled", True)  # thousands of lines say nothing
+        logger = logging.getLogger("gristmill")
+        patch.setattr(logger, "disabled", True)  # it would log thousands of lines
         with way.forced(), closing(iter(case.loader(way, budget))) as iterator:
             yield iterator
 
@@ -550,7 +551,7 @@ def test_each_skip_is_logged_once(arguments: dict[str, Any], caplog: pytest.LogC
         f"error='ValueError: no {index}')"
         for index in bad
     ]
-    assert iterator.stats().skipped == 4
+    assert iterator.stats().num_skipped == 4
 
 
 def test_the_record_beyond_the_budget_raises_what_it_raised(arguments: dict[str, Any]):

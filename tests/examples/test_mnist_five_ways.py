@@ -214,7 +214,7 @@ def hide(folder: Path, *packages: str) -> None:
         (["--workers", "-1"], "--workers: must be a whole number of at least 0, got '-1'"),
         (["--only", "keras"], "--only: invalid choice: 'keras'"),
         (["--plot", "nowhere/a.png"], "--plot: must name a file in a folder one can write to"),
-        (["--data", "nowhere"], "The directory 'nowhere' does not exist."),
+        (["--data", "nowhere"], "The folder 'nowhere' does not exist."),
     ],
     ids=["epochs", "workers", "only", "plot", "data"],
 )
@@ -233,8 +233,8 @@ def test_one_epoch_of_all_of_mnist_ends_where_the_tutorials_do(tmp_path: Path):
     ways = ["--only", "pytorch", "--only", "gristmill"]
     done = run(tmp_path, script, "--data", str(MNIST), *ways)
     assert done.returncode == 0, done.stderr
-    assert accuracies(done.stdout) == {
-        "PyTorch DataLoader": "0.9168",
-        "gristmill.from_torch": "0.9168",
-        "gristmill": "0.9168",
-    }
+    found = accuracies(done.stdout)
+    assert list(found) == ["PyTorch DataLoader", "gristmill.from_torch", "gristmill"]
+    assert len(set(found.values())) == 1
+    # The tutorial's 0.9168; the last digit depends on the instructions that the processor has.
+    assert abs(float(found["gristmill"]) - 0.9168) < 0.001

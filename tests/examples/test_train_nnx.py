@@ -230,7 +230,7 @@ def test_a_training_that_is_killed_again_and_again_has_the_losses_of_one_that_is
     go(last)  # after step 6 once more
     lines = finish(last)
     assert killed.losses()[8 + len(replayed) :] == expected[6:]
-    assert lines[1].startswith("going on after step 6,")
+    assert lines[1].startswith("resuming after step 6,")
     assert lines[-2] == accuracy
     assert re.fullmatch(SUMMARY.format(14), lines[-1])
 

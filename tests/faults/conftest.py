@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -11,12 +10,8 @@ from typing import Any
 
 import pytest
 
-ROOT = str(Path(__file__).parents[2])
-if ROOT not in sys.path:  # makes `tests.faults` importable whatever import mode pytest runs with
-    sys.path.insert(0, ROOT)
-
-from gristmill import DataLoader, IndexSampler  # noqa: E402
-from tests.faults.processes import (  # noqa: E402
+from gristmill import DataLoader, IndexSampler
+from tests.faults.processes import (
     disregard_mappings,
     kill_quietly,
     num_descriptors,
@@ -24,7 +19,7 @@ from tests.faults.processes import (  # noqa: E402
     until,
     workers_of,
 )
-from tests.faults.scripts import Script  # noqa: E402
+from tests.faults.scripts import Script
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` makes programs deaf to it
 

@@ -51,7 +51,7 @@ def is_worker(pid: int) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"/execute/_boot.py" in command and is_alive(pid)
+    return b"/processes/worker_bootstrap.py" in command and is_alive(pid)
 
 
 def is_alive(pid: int) -> bool:

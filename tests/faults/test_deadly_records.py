@@ -100,7 +100,9 @@ def test_elements_before_a_record_that_kills_two_workers_at_once_are_delivered(
     make_loader: MakeLoader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A free worker takes over what waits behind a slow one, so two may die of one range."""
-    monkeypatch.setattr("gristmill.execute._feed.BLOCK_POSITIONS", 2)  # 0 1 2 3 (4 5) (6 7)
+    monkeypatch.setattr(
+        "gristmill._engine.stages.ranges.MAX_BLOCK_POSITIONS", 2
+    )  # 0 1 2 3 (4 5) (6 7)
     first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
     notes = Notes(tmp_path / "tries")
 
@@ -127,7 +129,7 @@ def test_elements_before_a_record_that_kills_two_workers_at_once_are_delivered(
         until(lambda: first.arrived and second.arrived, "both workers are held up")
         first.open()
         until(notes.read, "one that is free has died")
-        until(lambda: iterator.stats().restarts, "which is noticed")
+        until(lambda: iterator.stats().num_restarts, "which is noticed")
     finally:
         first.open()
         second.open()
@@ -203,7 +205,7 @@ def test_a_record_that_kills_twice_is_forgiven(make_loader: MakeLoader, tmp_path
     iterator = iter(make_loader(range(40), deadly))
 
     assert list(iterator) == list(range(40))
-    assert iterator.stats().restarts == 2
+    assert iterator.stats().num_restarts == 2
 
 
 def test_a_record_that_hangs_is_named_after_three_times_the_limit(
@@ -260,7 +262,7 @@ def test_a_worker_stopped_while_busy_is_replaced_after_the_limit(
     gate.open()
 
     assert list(iterator) == list(range(40))
-    assert num_stopped - 1 <= iterator.stats().restarts <= num_stopped
+    assert num_stopped - 1 <= iterator.stats().num_restarts <= num_stopped
 
 
 def test_a_worker_stopped_while_idle_is_replaced_after_the_limit(make_loader: MakeLoader):
@@ -274,7 +276,7 @@ def test_a_worker_stopped_while_idle_is_replaced_after_the_limit(make_loader: Ma
     seen += iterator
 
     assert np.array_equal(np.concatenate(seen), np.arange(10**5))
-    assert iterator.stats().restarts == 2
+    assert iterator.stats().num_restarts == 2
 
 
 def test_a_consumer_that_takes_long_is_not_held_against_the_workers(make_loader: MakeLoader):
@@ -287,7 +289,7 @@ def test_a_consumer_that_takes_long_is_not_held_against_the_workers(make_loader:
             _let_time_pass(0.7)
 
     assert seen == list(range(40))
-    assert iterator.stats().restarts == 0
+    assert iterator.stats().num_restarts == 0
 
 
 def test_log_lines_that_wait_for_a_slow_consumer_are_not_held_against_the_workers(
@@ -310,7 +312,7 @@ def test_log_lines_that_wait_for_a_slow_consumer_are_not_held_against_the_worker
             _let_time_pass(1.0)
 
     assert seen == list(range(60))
-    assert iterator.stats().restarts == 0
+    assert iterator.stats().num_restarts == 0
 
 
 def _let_time_pass(seconds: float) -> None:

@@ -64,10 +64,10 @@ def _own_threads() -> list[str]:
 
 def _listens() -> bool:
     """Tell whether our thread waits for a worker, and has for a moment."""
-    (thread,) = [each for each in threading.enumerate() if each.name == "gristmill-ahead"]
+    (thread,) = [each for each in threading.enumerate() if each.name == "gristmill-stream"]
     for _ in range(20):
         frame = sys._current_frames()[thread.ident or 0]
-        if not frame.f_code.co_filename.endswith("_crew.py"):
+        if not frame.f_code.co_filename.endswith("processes/pool.py"):
             return False
         time.sleep(0.001)
     return True

@@ -80,7 +80,7 @@ def test_a_worker_killed_while_it_starts_changes_nothing():
     os.kill(workers_of(os.getpid())[0], signal.SIGKILL)
 
     assert plain(list(iterator)) == expected()
-    assert iterator.stats().restarts == 1
+    assert iterator.stats().num_restarts == 1
 
 
 @pytest.mark.parametrize("num_killed", [1, 2])
@@ -102,7 +102,7 @@ def test_workers_killed_while_they_are_busy_change_nothing(
     gate.open()
 
     assert list(iterator) == [element * 2 for element in range(40)]
-    assert num_killed - 1 <= iterator.stats().restarts <= num_killed
+    assert num_killed - 1 <= iterator.stats().num_restarts <= num_killed
 
 
 @pytest.mark.parametrize("num_killed", [1, 2])
@@ -117,7 +117,7 @@ def test_workers_killed_while_they_are_idle_change_nothing(num_killed: int):
     seen += iterator
 
     assert plain(seen) == expected()
-    assert iterator.stats().restarts <= num_killed  # when all was made, nobody looks
+    assert iterator.stats().num_restarts <= num_killed  # when all was made, nobody looks
 
 
 def test_workers_killed_when_all_is_made_are_not_missed(make_loader: MakeLoader):
@@ -248,7 +248,7 @@ def test_a_worker_that_is_killed_whenever_it_starts_ends_with_an_error(make_load
 
     with pytest.raises(WorkerError, match=r"3 workers in a row died while they started.*SIGKILL"):
         next(iterator)
-    assert iterator.stats().restarts <= 4
+    assert iterator.stats().num_restarts <= 4
     iterator.close()
 
 
@@ -298,7 +298,7 @@ def test_a_death_is_noticed_while_a_fork_of_the_worker_lives_on(
         iterator.close()
 
     assert seen == list(range(20))
-    assert iterator.stats().restarts == 1
+    assert iterator.stats().num_restarts == 1
 
 
 def test_workers_start_in_the_process_that_uses_them_only(make_loader: MakeLoader):

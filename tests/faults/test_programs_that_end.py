@@ -330,7 +330,7 @@ def test_a_fork_of_the_parent_that_exits_does_not_disturb_the_workers(script: Ru
         os.waitpid(child, 0)
         first = next(iterator)[0, 0]
         assert next(iterator)[0, 0] == first + 4
-    print(iterator.stats().restarts, flush=True)
+    print(iterator.stats().num_restarts, flush=True)
     """
         )
     )
@@ -354,7 +354,7 @@ def test_a_fork_that_drops_the_iterator_does_not_disturb_the_workers(script: Run
     print(os.waitpid(child, 0)[1], flush=True)
     first = next(iterator)[0, 0]
     assert all(batch[0, 0] == first + 4 * (n + 1) for n, batch in zip(range(1000), iterator))
-    print(iterator.stats().restarts, flush=True)
+    print(iterator.stats().num_restarts, flush=True)
     """
         )
     )

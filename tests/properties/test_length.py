@@ -13,8 +13,8 @@ def test_the_length_of_a_dense_plan_is_what_comes_out(pipeline: Pipeline):
     elements = outcome(iter(loader))
     assume("ValueError" not in elements)  # a batch of batches, the last of them smaller
 
-    if loader.plan.is_dense:
-        assert loader.plan.length() == len(elements)
+    if loader._plan_node.is_dense:
+        assert loader._plan_node.length() == len(elements)
     else:
         assert any(
             hasattr(step, verb)

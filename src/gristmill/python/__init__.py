@@ -1,9 +1,37 @@
-"""Grain's `python` module: the same objects, the older spellings among them."""
+"""The names of Grain's `python` module, including older spellings of the same objects."""
 
 import typing as _typing
 
 from gristmill import constants, samplers, sharding, sources, transforms
-from gristmill._extras import names_on_demand as _names_on_demand
+from gristmill._api.dataset.iter_dataset import IterDataset
+from gristmill._api.dataset.iterator import DatasetIterator
+from gristmill._api.dataset.map_dataset import MapDataset
+from gristmill._api.loader import DataLoader, DataLoaderIterator, load
+from gristmill._base.extras import lazy_attributes as _lazy_attributes
+from gristmill._data.sampling.record import Record, RecordMetadata
+from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
+from gristmill._data.sources.memory.range import RangeDataSource
+from gristmill._data.sources.memory.shared_memory import SharedMemoryDataSource
+from gristmill._data.sources.records.array_record import ArrayRecordDataSource
+from gristmill._data.transforms.base import (
+    Batch,
+    Filter,
+    FlatMap,
+    Map,
+    MapWithIndex,
+    RandomMap,
+    TfRandomMap,
+    Transformation,
+    Transformations,
+)
+from gristmill._data.transforms.operations import (
+    BatchOperation,
+    FilterOperation,
+    MapOperation,
+    Operation,
+    RandomMapOperation,
+)
+from gristmill._data.transforms.selection import DatasetSelectionMap
 from gristmill.constants import (
     DATASET_INDEX,
     EPOCH,
@@ -13,8 +41,6 @@ from gristmill.constants import (
     RECORD_KEY,
     SEED,
 )
-from gristmill.dataset import DatasetIterator, IterDataset, MapDataset
-from gristmill.loader import DataLoader, DataLoaderIterator, load
 from gristmill.options import (
     MultiprocessingOptions,
     NoSharding,
@@ -22,42 +48,19 @@ from gristmill.options import (
     ShardByJaxProcess,
     ShardOptions,
 )
-from gristmill.order import IndexSampler, Record, RecordMetadata, Sampler, SequentialSampler
 from gristmill.python import experimental
-from gristmill.sources import (
-    ArrayRecordDataSource,
-    RandomAccessDataSource,
-    RangeDataSource,
-    SharedMemoryDataSource,
-)
-from gristmill.transforms import (
-    Batch,
-    BatchOperation,
-    DatasetSelectionMap,
-    Filter,
-    FilterOperation,
-    FlatMap,
-    Map,
-    MapOperation,
-    MapWithIndex,
-    Operation,
-    RandomMap,
-    RandomMapOperation,
-    TfRandomMap,
-    Transformation,
-    Transformations,
-)
+from gristmill.types import RandomAccessDataSource
 
 if _typing.TYPE_CHECKING:
-    from gristmill.checkpoint import CheckpointHandler, CheckpointRestore, CheckpointSave
+    from gristmill._checkpoint.orbax import CheckpointHandler, CheckpointRestore, CheckpointSave
 
     GrainCheckpointHandler = PyGrainCheckpointHandler = CheckpointHandler
     GrainCheckpointRestore = PyGrainCheckpointRestore = CheckpointRestore
     GrainCheckpointSave = PyGrainCheckpointSave = CheckpointSave
 else:
-    __getattr__ = _names_on_demand(
+    __getattr__ = _lazy_attributes(
         __name__,
-        home="gristmill.checkpoint",
+        target="gristmill.checkpoint",
         names={
             f"{prefix}Checkpoint{kind}": f"Checkpoint{kind}"
             for prefix in ("Grain", "PyGrain")

@@ -1,4 +1,4 @@
-"""Suites that hold other people's classes to what gristmill expects of them."""
+"""Test suites for classes that users write for gristmill."""
 
 from gristmill.testing._source_suite import SourceSuite
 

@@ -1,4 +1,4 @@
-"""Compare records exactly (containers, types, dtypes, shapes, bits), and spoil them."""
+"""Compares records exactly (containers, types, dtypes, shapes, bits), and overwrites them."""
 
 import pickle
 from typing import Any, cast
@@ -6,32 +6,41 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._tree import children, leaves_with_paths
+from gristmill._base.tree import children, leaves_with_paths
 from gristmill.types import Element, SupportsArray
 
 
-def difference(expected: Element, got: Element, path: str = "record") -> str | None:
-    """Say where and how `got` is not `expected`, or give `None` if it is.
+def difference(expected: Element, actual: Element, path: str = "record") -> str | None:
+    """Describe the first difference between two records, or return None if there is none.
 
     >>> difference({"x": np.int32(1)}, {"x": np.int64(1)})
-    'record["x"] is int64, and should be int32'
+    'record["x"] is int64, expected int32'
+
+    Args:
+        expected: The record as it should be.
+        actual: The record as it is.
+        path: Name of the record in the description.
     """
-    if type(expected) is not type(got):
-        return f"{path} is {type(got).__name__}, and should be {type(expected).__name__}"
-    wanted, found = children(expected), children(got)
-    if wanted is None or found is None:
-        return _leaf_difference(expected, got, path)
-    if wanted[0] != found[0]:
-        return f"{path} has {_told(found[0])}, and should have {_told(wanted[0])}"
-    for step, one, other in zip(wanted[0], wanted[1], found[1], strict=True):
-        told = difference(one, other, path + step)
-        if told is not None:
-            return told
+    if type(expected) is not type(actual):
+        return f"{path} is {type(actual).__name__}, expected {type(expected).__name__}"
+    expected_inner, actual_inner = children(expected), children(actual)
+    if expected_inner is None or actual_inner is None:
+        return _leaf_difference(expected, actual, path)
+    if expected_inner[0] != actual_inner[0]:
+        return (
+            f"{path} has {_join_or_nothing(actual_inner[0])}, "
+            f"expected {_join_or_nothing(expected_inner[0])}"
+        )
+    pairs = zip(expected_inner[1], actual_inner[1], strict=True)
+    for step, (one, other) in zip(expected_inner[0], pairs, strict=True):
+        found = difference(one, other, path + step)
+        if found is not None:
+            return found
     return None
 
 
 def overwrite(record: Element) -> None:
-    """Change all that can be changed in the arrays of a record.
+    """Change every value in the writable arrays of a record.
 
     >>> record = {"x": np.array([0, 255], np.uint8)}
     >>> overwrite(record)
@@ -46,7 +55,7 @@ def overwrite(record: Element) -> None:
             continue
         if array.dtype.hasobject:
             array[...] = np.zeros((), array.dtype)
-        elif array.dtype.kind in "UT":  # not all bits are characters
+        elif array.dtype.kind in "UT":  # not all bit patterns are characters
             array[...] = np.where(array == "", "?", "")
         elif array.dtype.kind == "b":
             array[...] = ~array
@@ -55,37 +64,37 @@ def overwrite(record: Element) -> None:
             array[...] = (~bits).view(array.dtype).reshape(array.shape)
 
 
-def _leaf_difference(expected: Any, got: Any, path: str) -> str | None:
+def _leaf_difference(expected: object, actual: object, path: str) -> str | None:
     if not isinstance(expected, SupportsArray):
-        # Objects of a class without an `__eq__` are equal to nothing but themselves.
-        is_same = bool(expected == got) or pickle.dumps(expected) == pickle.dumps(got)
-        return None if is_same else f"{path} is {_short(got)}, and should be {_short(expected)}"
-    one, other = np.asarray(expected), np.asarray(got)
+        # Objects of a class without `__eq__` are equal only to themselves, so pickles are compared.
+        is_same = bool(expected == actual) or pickle.dumps(expected) == pickle.dumps(actual)
+        return None if is_same else f"{path} is {_shorten(actual)}, expected {_shorten(expected)}"
+    one, other = np.asarray(expected), np.asarray(actual)
     if one.dtype != other.dtype or one.shape != other.shape:
-        return f"{path} is {_kind(other)}, and should be {_kind(one)}"
-    if _is_same_array(one, other):
+        return f"{path} is {_describe_type(other)}, expected {_describe_type(one)}"
+    if _are_identical(one, other):
         return None
-    return f"{path} is {_short(other)}, and should be {_short(one)}"
+    return f"{path} is {_shorten(other)}, expected {_shorten(one)}"
 
 
-def _is_same_array(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Compare bit for bit, as a NaN is the same NaN; but for the gaps between fields."""
+def _are_identical(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Compare bit by bit, so that a NaN equals itself, but without the padding between fields."""
     if one.dtype.names is not None:
-        return all(_is_same_array(one[name], other[name]) for name in one.dtype.names)
+        return all(_are_identical(one[name], other[name]) for name in one.dtype.names)
     if one.dtype.hasobject or one.dtype.kind == "T":  # the bits are addresses
         pairs = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
         return all(difference(*pair) is None for pair in pairs)
     return one.tobytes() == other.tobytes()
 
 
-def _kind(array: NDArray[Any]) -> str:
+def _describe_type(array: NDArray[Any]) -> str:
     return f"{array.dtype}{list(array.shape) or ''}"
 
 
-def _told(steps: list[str]) -> str:
+def _join_or_nothing(steps: list[str]) -> str:
     return ", ".join(steps) or "nothing"
 
 
-def _short(value: Any) -> str:
-    told = " ".join(repr(value).split())
-    return told if len(told) <= 80 else f"{told[:77]}..."
+def _shorten(value: object) -> str:
+    shown = " ".join(repr(value).split())
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."

@@ -1,36 +1,40 @@
-"""What a source promises, as a suite of tests that anyone can subclass."""
+"""Defines the behaviour of a data source as a suite of tests to subclass."""
 
 import pickle
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Barrier
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 
-from gristmill._columns import SupportsColumns
-from gristmill.loader import DataLoader
+from gristmill._api.loader import DataLoader
+from gristmill._base.columns import SupportsColumns
+from gristmill._data.sampling.samplers import SequentialSampler
 from gristmill.options import ReadOptions
-from gristmill.order import SequentialSampler
 from gristmill.testing._records import difference, overwrite
-from gristmill.types import Element, Span, SupportsGetItems
+from gristmill.types import Element, RandomAccessDataSource, Span, SupportsGetItems
 
-MOST_READ = 48
-"""Records of a source that are read and compared; of more, as many are chosen evenly."""
+Source: TypeAlias = RandomAccessDataSource[Any]
+
+MAX_RECORDS = 48
+"""Number of records that are read and compared. Of more, so many are chosen at even distances."""
 
 NUM_THREADS = 8
 
-LONGEST_REPR = 199
+MAX_REPR_CHARS = 199
 
 
 class SourceSuite:
-    """The tests that every source passes: subclass it, and give a pytest fixture `source`.
+    """Tests that every data source must pass.
 
-    The fixture makes a fresh source for each test, of any length; a few dozen records at most are
-    read. What a source may offer beyond `__len__` and `__getitem__` (`__getitems__`, columns) is
-    tested where it does. A failure tells what is expected of a source, and where this one differs.
+    Subclass it in a test module and define a pytest fixture `source` that returns a new source for
+    each test. The source may have any length, and at most a few dozen of its records are read.
+    Methods that a source may have beyond `__len__` and `__getitem__` (`__getitems__` and
+    `read_columns`) are tested if it has them. A failed test describes what is required of a source,
+    and how this one differs.
 
     >>> import pytest
     >>> from gristmill.sources import RangeDataSource
@@ -38,134 +42,143 @@ class SourceSuite:
     ...     @pytest.fixture
     ...     def source(self):
     ...         return RangeDataSource(0, 10, 2)
+
+    Each test takes one argument:
+
+    Args:
+        source: The source to test: the value of the fixture.
     """
 
-    def test_its_length_stays_what_it_is(self, source: Any) -> None:
-        """Expect the same `len` before and after reading."""
-        with _promised("`len(source)` must not change."):
+    def test_length_does_not_change(self, source: Source) -> None:
+        """Require the same `len` before and after reading."""
+        with _requirement("`len(source)` must not change."):
             before = len(source)
             assert len(source) == before, f"It was {before}, and then {len(source)}."
-            _read_each(source, _some(source))
+            _read_each(source, _choose_indices(source))
             assert len(source) == before, f"It was {before}, and {len(source)} after reading."
 
-    def test_an_index_outside_is_refused(self, source: Any) -> None:
-        """Expect `IndexError`, for negative indices too."""
+    def test_index_out_of_bounds_raises_index_error(self, source: Source) -> None:
+        """Require `IndexError`, for negative indices too."""
         count = len(source)
-        with _promised(f"A source must raise IndexError for an index outside [0, {count})."):
+        with _requirement(f"A source must raise IndexError for an index outside [0, {count})."):
             for index in (-1, count, count + 5):
                 _expect_index_error(f"`source[{index}]`", lambda index=index: source[index])
-            read_many = _reader_of_many(source)
-            if read_many is not None:
-                for indices in ([-1], [count], [*_some(source), count], range(count, count + 2)):
-                    told = f"`source.__getitems__({indices})`"
-                    _expect_index_error(told, lambda many=indices: read_many(many))
+            getitems = _get_getitems(source)
+            if getitems is not None:
+                inside = _choose_indices(source)
+                for indices in ([-1], [count], [*inside, count], range(count, count + 2)):
+                    call = f"`source.__getitems__({indices})`"
+                    _expect_index_error(call, lambda indices=indices: getitems(indices))
 
-    def test_any_integer_is_an_index(self, source: Any) -> None:
-        """Expect NumPy's integers and objects with `__index__` to do as well as an `int`."""
-        with _promised("A source must take NumPy's integers and anything that has `__index__`."):
-            for index in _some(source):
-                wanted = source[index]
+    def test_any_integer_type_is_an_index(self, source: Source) -> None:
+        """Require that NumPy integers and objects with `__index__` work like an `int`."""
+        with _requirement("A source must accept NumPy integers and any object with `__index__`."):
+            for index in _choose_indices(source):
+                expected = source[index]
                 for kind in (np.int64, np.uint64, np.int32, _Index):
-                    told = f"source[{kind.__name__}({index})]"
-                    _expect_same(wanted, source[kind(index)], told)
+                    key: Any = kind(index)
+                    _expect_same(expected, source[key], f"source[{kind.__name__}({index})]")
 
-    def test_reading_again_gives_the_same_record(self, source: Any) -> None:
-        """Expect a record to depend on its index alone, not on what was read before."""
-        indices = _some(source)
-        with _promised("A source must give the same record for the same index each time."):
+    def test_reading_again_returns_the_same_record(self, source: Source) -> None:
+        """Require that a record depends on its index alone, not on what was read before."""
+        indices = _choose_indices(source)
+        with _requirement("A source must return the same record for the same index each time."):
             before = _read_each(source, indices)
             _expect_all_same(before, _read_each(source, indices), indices)
             backwards = indices[::-1]
             _expect_all_same(before[::-1], _read_each(source, backwards), backwards)
 
-    def test_a_record_belongs_to_who_read_it(self, source: Any) -> None:
-        """Expect that writing into the arrays of one record changes no other."""
-        indices = _some(source)
-        with _promised(
-            "What is written into the arrays of a record must not change what the source gives "
-            "later, nor another record. Give copies, or arrays that are read-only."
+    def test_writing_into_a_record_changes_no_other_read(self, source: Source) -> None:
+        """Require that writing into the arrays of a record changes neither source nor records."""
+        indices = _choose_indices(source)
+        with _requirement(
+            "Writing into the arrays of a record must change neither other records nor what the "
+            "source returns later. Return copies, or read-only arrays."
         ):
             before = pickle.loads(_dumps(_read_each(source, indices)))
-            for index, wanted in zip(indices, before, strict=True):
+            for index, expected in zip(indices, before, strict=True):
                 overwrite(source[index])
-                _expect_same(wanted, source[index], f"source[{index}]")
-            read_many = _reader_of_many(source)
-            if read_many is not None:
-                records = read_many([index for index in indices for _ in range(2)])
+                _expect_same(expected, source[index], f"source[{index}]")
+            getitems = _get_getitems(source)
+            if getitems is not None:
+                records = getitems([index for index in indices for _ in range(2)])
                 for record in records[::2]:
                     overwrite(record)
                 _expect_all_same(before, records[1::2], indices)
                 _expect_all_same(before, _read_each(source, indices), indices)
 
-    def test_many_records_at_once_are_those_read_one_by_one(self, source: Any) -> None:
-        """Expect `__getitems__`, if there is one, to give what `__getitem__` gives."""
-        read_many = _reader_of_many(source)
-        if read_many is None:
+    def test_getitems_returns_the_records_of_getitem(self, source: Source) -> None:
+        """Require that `__getitems__`, if it exists, returns the records of `__getitem__`."""
+        getitems = _get_getitems(source)
+        if getitems is None:
             return
-        spans = _spans(source)
+        spans = _make_spans(source)
         for indices in [*spans, *(list(map(int, span)) for span in spans)]:
-            given = f"{type(indices).__name__} of {len(indices)} indices"
-            with _promised(f"`__getitems__` must give one record for each of a {given}."):
-                records = read_many(indices)
-                assert len(records) == len(indices), f"It gave {len(records)}."
+            shown = f"{type(indices).__name__} of {len(indices)} indices"
+            with _requirement(f"`__getitems__` must return one record for each of a {shown}."):
+                records = getitems(indices)
+                assert len(records) == len(indices), f"It returned {len(records)}."
                 numbers = [int(index) for index in indices]
                 _expect_all_same(_read_each(source, numbers), records, numbers)
 
-    def test_columns_are_the_records_read_one_by_one(self, source: Any) -> None:
-        """Expect `read_columns`, of a source that is columnar, to give what `__getitem__` gives."""
+    def test_read_columns_returns_the_records_of_getitem(self, source: Source) -> None:
+        """Require that `read_columns` of a columnar source returns the records of `__getitem__`."""
         if not isinstance(source, SupportsColumns) or not source.is_columnar:
             return
-        for indices in _spans(source):
+        for indices in _make_spans(source):
             if isinstance(indices, range) and indices.step < 0:
-                continue  # the loader makes an array of it
-            given = f"{type(indices).__name__} of {len(indices)} indices"
-            with _promised(f"`read_columns` must give one row for each of a {given}."):
-                made = source.read_columns(indices)
-                rows = made if isinstance(made, list) else made.rows()
-                assert len(rows) == len(indices), f"It gave {len(rows)}."
+                continue  # the loader converts such a range to an array
+            shown = f"{type(indices).__name__} of {len(indices)} indices"
+            with _requirement(f"`read_columns` must return one row for each of a {shown}."):
+                columns = source.read_columns(indices)
+                rows = columns if isinstance(columns, list) else columns.rows()
+                assert len(rows) == len(indices), f"It returned {len(rows)}."
                 numbers = [int(index) for index in indices]
                 _expect_all_same(_read_each(source, numbers), rows, numbers)
 
-    def test_it_can_be_pickled_before_it_is_read(self, source: Any) -> None:
-        """Expect a copy of an unread source to read the same, by `pickle` and `cloudpickle`."""
-        _expect_copies_that_read_the_same(source, _some(source), "An unread source")
+    def test_unread_source_can_be_pickled(self, source: Source) -> None:
+        """Require that a pickled copy of an unread source reads the same records.
 
-    def test_it_can_be_pickled_after_it_is_read(self, source: Any) -> None:
-        """Expect a copy of a source that is in use to read the same."""
-        indices = _some(source)
+        Both `pickle` and `cloudpickle` are tested.
+        """
+        _expect_same_from_pickles(source, _choose_indices(source), "An unread source")
+
+    def test_source_in_use_can_be_pickled(self, source: Source) -> None:
+        """Require that a pickled copy of a source in use reads the same records."""
+        indices = _choose_indices(source)
         _read_each(source, indices)
-        _expect_copies_that_read_the_same(source, indices, "A source that is in use")
+        _expect_same_from_pickles(source, indices, "A source that is in use")
 
-    def test_threads_may_share_it(self, source: Any) -> None:
-        """Expect threads that read at the same time, the first reads included, to get the same."""
-        indices = _some(source)
-        read_many = _reader_of_many(source)
-        gate = Barrier(NUM_THREADS)
+    def test_threads_can_share_the_source(self, source: Source) -> None:
+        """Require that threads that read at the same time, first reads included, read the same."""
+        indices = _choose_indices(source)
+        getitems = _get_getitems(source)
+        barrier = Barrier(NUM_THREADS)
 
         def read(number: int) -> list[Element]:
             first = number * len(indices) // NUM_THREADS
-            turned = [*indices[first:], *indices[:first]]
-            if read_many is None or number % 2:
-                return _read_each(source, turned)
-            return list(read_many(turned))
+            rotated = [*indices[first:], *indices[:first]]
+            if getitems is None or number % 2:
+                return _read_each(source, rotated)
+            return list(getitems(rotated))
 
         def read_with_others(number: int) -> list[Element]:
-            gate.wait()
+            barrier.wait()
             return read(number)
 
-        with _promised(f"{NUM_THREADS} threads must be able to read from a source at a time."):
+        with _requirement(f"{NUM_THREADS} threads must be able to read from a source at a time."):
             with ThreadPoolExecutor(NUM_THREADS) as pool:
                 records = list(pool.map(read_with_others, range(NUM_THREADS)))
             for number in range(NUM_THREADS):
                 _expect_same(read(number), records[number], f"thread {number}: records")
 
-    def test_a_worker_process_reads_the_same(self, source: Any) -> None:
-        """Expect a loader to give the same stream with a worker process and without."""
-        indices = list(range(min(len(source), MOST_READ)))
+    def test_worker_process_reads_the_same_records(self, source: Source) -> None:
+        """Require that a loader yields the same records with a worker process and without."""
+        indices = list(range(min(len(source), MAX_RECORDS)))
         if not indices:
             return
-        with _promised("A source must give the same records in a worker process."):
-            there, here = (  # there first, where nothing is open yet
+        with _requirement("A source must return the same records in a worker process."):
+            from_worker, from_here = (  # first the worker, while nothing is open yet
                 list(
                     DataLoader(
                         data_source=source,
@@ -176,26 +189,28 @@ class SourceSuite:
                 )
                 for worker_count in (1, 0)
             )
-            assert len(there) == len(here), f"It gave {len(there)} there, and {len(here)} here."
-            _expect_all_same(here, there, indices)
-
-    def test_its_repr_is_short_and_the_same_everywhere(self, source: Any) -> None:
-        """Expect a `repr` that tells this source apart, run after run: it goes into states."""
-        told = repr(source)
-        copy = pickle.loads(_dumps(source))
-        with _promised("The `repr` of a source goes into checkpoints."):
-            assert len(told) <= LONGEST_REPR, (
-                f"It must be shorter than 200 characters, and is {len(told)}: {told[:40]}..."
+            assert len(from_worker) == len(from_here), (
+                f"It returned {len(from_worker)} there, and {len(from_here)} here."
             )
-            assert " at 0x" not in told, f"It must not hold an address, and is {told}."
-            _read_each(source, _some(source))
-            assert repr(source) == told, f"It was {told}, and {source!r} after reading."
-            assert repr(copy) == told, f"It is {told}, and {copy!r} after pickling."
+            _expect_all_same(from_here, from_worker, indices)
+
+    def test_repr_is_short_and_stable(self, source: Source) -> None:
+        """Require a `repr` that identifies this source in each run, since it goes into states."""
+        before = repr(source)
+        copy = pickle.loads(_dumps(source))
+        with _requirement("The `repr` of a source goes into checkpoints."):
+            assert len(before) <= MAX_REPR_CHARS, (
+                f"It must be shorter than 200 characters, and is {len(before)}: {before[:40]}..."
+            )
+            assert " at 0x" not in before, f"It must not contain an address, and is {before}."
+            _read_each(source, _choose_indices(source))
+            assert repr(source) == before, f"It was {before}, and {source!r} after reading."
+            assert repr(copy) == before, f"It is {before}, and {copy!r} after pickling."
 
 
 @final
 class _Index:
-    """What is not an integer, and can be used as one."""
+    """An object that is not an integer and can be used as an index."""
 
     def __init__(self, value: int) -> None:
         self._value = value
@@ -205,83 +220,83 @@ class _Index:
 
 
 @contextmanager
-def _promised(promise: str) -> Generator[None]:
-    """Say what is expected of a source, before whatever turns out to be otherwise."""
+def _requirement(description: str) -> Generator[None]:
+    """Add the description of a requirement to an error that the body raises."""
     try:
         yield
     except AssertionError as error:
-        raise AssertionError(f"{promise} {error}") from None
+        raise AssertionError(f"{description} {error}") from None
     except Exception as error:
-        error.add_note(promise)
+        error.add_note(description)
         raise
 
 
-def _some(source: Any) -> list[int]:
-    """Give a few indices, the first and the last among them."""
+def _choose_indices(source: Source) -> list[int]:
+    """Return a few indices, including the first and the last."""
     count = len(source)
-    return np.unique(np.linspace(0, count - 1, min(count, MOST_READ)).astype(np.int64)).tolist()
+    return np.unique(np.linspace(0, count - 1, min(count, MAX_RECORDS)).astype(np.int64)).tolist()
 
 
-def _spans(source: Any) -> list[Span]:
-    """Give indices in all the orders that a block of records comes in."""
-    count, some = len(source), np.array(_some(source), np.int64)
-    few = min(count, MOST_READ)
+def _make_spans(source: Source) -> list[Span]:
+    """Return indices in all orders in which blocks of records are read."""
+    count, chosen = len(source), np.array(_choose_indices(source), np.int64)
+    few = min(count, MAX_RECORDS)
     return [
         range(few),
         range(count - few, count),
         range(0, count, max(1, count // 7)),
         range(few - 1, -1, -1),
         range(0),
-        np.concatenate([some[1::2], some[::-1], some[:1], some[:1]]),
-        some[:0],
+        np.concatenate([chosen[1::2], chosen[::-1], chosen[:1], chosen[:1]]),
+        chosen[:0],
     ]
 
 
-def _reader_of_many(source: Any) -> Callable[[Any], Sequence[Element]] | None:
+def _get_getitems(source: Source) -> Callable[[Any], Sequence[Element]] | None:
     return source.__getitems__ if isinstance(source, SupportsGetItems) else None
 
 
-def _dumps(value: Any) -> bytes:
-    """Pickle as the engine does, which sends the classes of a script along."""
+def _dumps(value: object) -> bytes:
+    """Pickle as the engine does, which includes classes that a script defines."""
     return cloudpickle.dumps(value)  # pyright: ignore[reportUnknownMemberType]
 
 
-def _read_each(source: Any, indices: Sequence[int]) -> list[Element]:
+def _read_each(source: Source, indices: Sequence[int]) -> list[Element]:
     return [source[index] for index in indices]
 
 
-def _expect_index_error(told: str, read: Callable[[], Any]) -> None:
+def _expect_index_error(call: str, read: Callable[[], object]) -> None:
     try:
         read()
     except IndexError:
         return
     except Exception as error:
-        raise AssertionError(f"{told} raised {type(error).__name__}: {error}") from error
-    raise AssertionError(f"{told} raised nothing.")
+        raise AssertionError(f"{call} raised {type(error).__name__}: {error}") from error
+    raise AssertionError(f"{call} raised nothing.")
 
 
-def _expect_same(expected: Element, got: Element, path: str) -> None:
-    told = difference(expected, got, path)
-    assert told is None, f"{told}."
+def _expect_same(expected: Element, actual: Element, path: str) -> None:
+    found = difference(expected, actual, path)
+    assert found is None, f"{found}."
 
 
 def _expect_all_same(
-    expected: Sequence[Element], got: Sequence[Element], indices: Sequence[int]
+    expected: Sequence[Element], actual: Sequence[Element], indices: Sequence[int]
 ) -> None:
-    """Compare records one by one; the path in the message has the index of the record."""
-    for index, one, other in zip(indices, expected, got, strict=True):
+    """Compare records one by one. The path in the message contains the index of the record."""
+    for index, one, other in zip(indices, expected, actual, strict=True):
         _expect_same(one, other, f"source[{index}]")
 
 
-def _expect_copies_that_read_the_same(source: Any, indices: list[int], told: str) -> None:
+def _expect_same_from_pickles(source: Source, indices: list[int], subject: str) -> None:
     count = len(source)
     kinds = {"pickle": pickle.dumps, "cloudpickle": _dumps}
-    dumped: dict[str, bytes] = {}
+    pickles: dict[str, bytes] = {}
     for name, dumps in kinds.items():  # all of them before the source is read
-        with _promised(f"{told} must go through {name}."):
-            dumped[name] = dumps(source)
-    for name, data in dumped.items():
-        with _promised(f"{told} must read the same after it went through {name}."):
-            copy: Any = pickle.loads(data)
+        with _requirement(f"{subject} must be picklable by {name}."):
+            pickles[name] = dumps(source)
+    for name, data in pickles.items():
+        with _requirement(f"{subject} must read the same records after pickling by {name}."):
+            copy: Source = pickle.loads(data)
             assert len(copy) == count, f"Its length is {len(copy)}, not {count}."
             _expect_all_same(_read_each(source, indices), _read_each(copy, indices), indices)

@@ -1,0 +1,1 @@
+"""Converts Hugging Face datasets to gristmill datasets."""

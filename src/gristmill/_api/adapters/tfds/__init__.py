@@ -1,0 +1,1 @@
+"""Converts TFDS datasets to gristmill datasets."""

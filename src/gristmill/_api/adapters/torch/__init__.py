@@ -1,0 +1,1 @@
+"""Converts PyTorch datasets to gristmill datasets, and gristmill datasets to PyTorch datasets."""

@@ -1,0 +1,199 @@
+"""Converts items of PyTorch datasets to NumPy: one item, or many items as columns.
+
+Many small tensors stay tensors until a batch is made of them, and are then stacked by PyTorch in
+one call: making an array of each would take as long as reading them.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any, TypeAlias, TypeVar, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill._api.adapters.torch.tensor import (
+    Tensor,
+    is_image,
+    is_tensor,
+    load_torch,
+    to_owned_array,
+    view_as_array,
+    view_as_tensor,
+)
+from gristmill._base.columns import Columns, RaggedError, as_numpy_index
+from gristmill._base.tree import children, flatten, map_leaves
+from gristmill.types import Element, Span, Tree
+
+Item: TypeAlias = Any
+"""An item of a PyTorch dataset, or a node of it: any pytree."""
+
+H = TypeVar("H", bound=Hashable)
+
+_PLAIN_TYPES = {np.ndarray, bool, int, float, complex, str, bytes}
+"""Types of leaves that are not converted. They are recognized without a look at their children."""
+
+_MAX_STACKED_TENSOR_BYTES = 16_384
+"""Larger tensors are converted one by one, whose cost is then negligible."""
+
+
+def to_numpy(item: Item) -> Element:
+    """Return an item with its tensors and Pillow images as arrays. Other leaves are kept.
+
+    >>> import torch
+    >>> to_numpy({"x": torch.arange(3), "y": torch.tensor(1.5), "z": "text"})
+    {'x': array([0, 1, 2]), 'y': np.float32(1.5), 'z': 'text'}
+    """
+    kind = cast(Any, type(item))
+    if kind in _PLAIN_TYPES or item is None:
+        return item
+    if kind is tuple or kind is list:
+        return _build_sequence(kind, [to_numpy(child) for child in item])
+    if kind is dict:
+        return {key: to_numpy(child) for key, child in item.items()}
+    if is_tensor(item):
+        return to_owned_array(item)
+    if is_image(item):
+        return np.asarray(item)
+    return item if children(item) is None else map_leaves(to_numpy, item)
+
+
+def many_to_numpy(items: list[Item]) -> Columns | list[Element]:
+    """Return many items as columns if they hold tensors and have one structure, else as rows.
+
+    >>> import torch
+    >>> many_to_numpy([{"x": torch.tensor([i, i]), "y": i} for i in range(3)])[1:].rows()
+    [{'x': array([1, 1]), 'y': 1}, {'x': array([2, 2]), 'y': 2}]
+    """
+    if len(items) < 2:  # a single tensor need not be copied
+        return [to_numpy(item) for item in items]
+    try:
+        tree = _transpose(items)
+    except _MismatchError:
+        return [to_numpy(item) for item in items]
+    leaves = list(cast("tuple[Any, ...]", tree)) if type(tree) is tuple else []
+    if not leaves or {*map(type, leaves)} - {_PlainColumn, TensorColumn}:  # most items are flat
+        leaves, unflatten = flatten(tree)
+    else:
+        unflatten = tuple
+    if not any(isinstance(leaf, TensorColumn) for leaf in leaves):
+        return items
+    columns = [
+        leaf.to_object_array() if isinstance(leaf, _PlainColumn) else leaf for leaf in leaves
+    ]
+    return Columns(columns, unflatten, range(len(items)))
+
+
+@final
+class TensorColumn:
+    """A column of tensors of one dtype, one for each item, that are stacked when it is gathered."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        first = view_as_array(tensors[0])
+        self._tensors = tensors
+        self.dtype = first.dtype
+        self.shape = (len(tensors), *first.shape)
+
+    def fill(self, out: NDArray[Any], picks: Span, /) -> None:
+        """Stack the picked tensors into `out`.
+
+        Raises:
+            RaggedError: If they have several shapes.
+        """
+        torch = load_torch()
+        picked = self._pick(picks)
+        if picked and picked[0].shape != out.shape[1:]:
+            raise RaggedError
+        target = view_as_tensor(out)
+        try:
+            if target is None:
+                out[...] = view_as_array(torch.stack(picked))
+            elif picked:
+                torch.stack(picked, out=target)
+        except RuntimeError:
+            raise RaggedError from None
+
+    def items(self, picks: Span, /) -> list[Any]:
+        """Return the picked tensors as separate arrays."""
+        return list(map(to_owned_array, self._pick(picks)))
+
+    def _pick(self, picks: Span) -> Sequence[Tensor]:
+        if isinstance(picks, range):
+            return self._tensors[as_numpy_index(picks)]
+        return [self._tensors[pick] for pick in picks.tolist()]
+
+
+@final
+class _PlainColumn:
+    """A column of leaves that are not converted."""
+
+    def __init__(self, leaves: Sequence[Item]) -> None:
+        self._leaves = leaves
+
+    def to_object_array(self) -> NDArray[Any]:
+        """Return an object array of the same leaves, so that each keeps its type."""
+        leaves = self._leaves
+        objects = np.empty(len(leaves), dtype=object)
+        if np.ndarray in set(map(type, leaves)):
+            for row, leaf in enumerate(leaves):  # a single assignment would split the arrays
+                objects[row] = leaf
+        else:
+            objects[:] = cast(Any, leaves)
+        return objects
+
+
+class _MismatchError(Exception):
+    """The items do not fit into columns. Never reaches the user."""
+
+
+def _transpose(nodes: Sequence[Item]) -> Tree:
+    """Return a tree of the structure that all nodes have, whose leaves are columns."""
+    kinds: set[Any] = set(map(type, nodes))
+    if kinds <= _PLAIN_TYPES:
+        return _PlainColumn(nodes)
+    kind = _single_value(kinds)
+    if kind is load_torch().Tensor:
+        return _make_tensor_column(nodes)
+    if kind is dict:
+        keys = _single_value({*map(_get_keys, nodes)})
+        return {key: _transpose(list(map(itemgetter(key), nodes))) for key in keys}
+    if kind is tuple or kind is list or _is_named_tuple(kind):
+        try:
+            columns = list(zip(*nodes, strict=True))
+        except ValueError:  # the sequences have several lengths
+            raise _MismatchError from None
+        if not columns:
+            raise _MismatchError
+        return _build_sequence(kind, [_transpose(column) for column in columns])
+    if issubclass(kind, np.generic):
+        return _PlainColumn(nodes)
+    raise _MismatchError
+
+
+def _make_tensor_column(tensors: Sequence[Tensor]) -> TensorColumn:
+    if tensors[0].nbytes > _MAX_STACKED_TENSOR_BYTES:
+        raise _MismatchError
+    _single_value({*map(_get_dtype, tensors)})  # `torch.stack` would promote dtypes silently
+    return TensorColumn(tensors)
+
+
+_get_dtype: Callable[[Tensor], Hashable] = attrgetter("dtype")
+_get_keys: Callable[[dict[Hashable, Item]], tuple[Hashable, ...]] = tuple
+
+
+def _single_value(values: set[H]) -> H:
+    """Return the only value of a set.
+
+    Raises:
+        _MismatchError: If there are several.
+    """
+    if len(values) > 1:
+        raise _MismatchError
+    return values.pop()
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    return issubclass(kind, tuple) and getattr(cast(Any, kind), "_fields", None) is not None
+
+
+def _build_sequence(kind: Any, values: Sequence[Any]) -> Any:
+    return kind._make(values) if _is_named_tuple(kind) else kind(values)

@@ -1,0 +1,1 @@
+"""The fluent API: `MapDataset`, `IterDataset` and their iterators."""

@@ -1,0 +1,169 @@
+"""Iterators over datasets, which can save and restore their position."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, Self, TypeAlias, TypeVar, final
+
+from gristmill._api.dataset.stream_index import cursor_at, index_at
+from gristmill._base.checks import as_int
+from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
+from gristmill._checkpoint.state import Position
+from gristmill._engine.build import Settings, with_outer_workers
+from gristmill._engine.run import Run
+from gristmill._metrics.stats import Stats
+from gristmill._plan.describe import describe
+from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.options import limits_of
+from gristmill.options import MultiprocessingOptions, ReadOptions, WorkerOptions
+
+T_co = TypeVar("T_co", covariant=True)
+
+IteratorState: TypeAlias = dict[str, Any]
+"""A state of a dataset iterator: a dict that can be written as JSON."""
+
+
+class DatasetIterator(OrbaxCheckpointable, Iterator[T_co], ABC, Generic[T_co]):
+    """An iterator over the elements of a dataset, which can save and restore its position.
+
+    `iter(dataset)` returns one. A state is small, does not contain elements, and does not depend on
+    threads, workers or prefetching. Use an iterator in one thread only. Use it as a context
+    manager, or call `close`, to stop its background work early.
+
+    Subclass it for a dataset of your own, with `__next__`, `get_state` and `set_state`.
+
+    >>> from gristmill import MapDataset
+    >>> ds = MapDataset.range(10).shuffle(seed=0).batch(2)
+    >>> with iter(ds) as iterator:
+    ...     first = next(iterator)
+    ...     state = iterator.get_state()
+    ...     second = next(iterator)
+    ...     iterator.set_state(state)
+    ...     bool((next(iterator) == second).all())
+    True
+
+    Args:
+        parents: The iterators that this one takes elements from. `start_prefetch` and `close` are
+            passed on to them.
+    """
+
+    _parents: tuple["DatasetIterator[Any]", ...] = ()
+
+    def __init__(
+        self, parents: "DatasetIterator[Any] | Sequence[DatasetIterator[Any]]" = ()
+    ) -> None:
+        self._parents = (parents,) if isinstance(parents, DatasetIterator) else tuple(parents)
+
+    @property
+    def _parent(self) -> "DatasetIterator[Any]":
+        """The only parent. Named as in Grain, for iterators that users define."""
+        (parent,) = self._parents
+        return parent
+
+    def __iter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    def get_state(self) -> IteratorState:
+        """Return the position after the last element that `__next__` returned.
+
+        Prefetched elements are not part of it.
+
+        Returns:
+            A dict that can be written as JSON.
+        """
+
+    @abstractmethod
+    def set_state(self, state: IteratorState) -> None:
+        """Continue from a position.
+
+        Args:
+            state: A result of `get_state`, of this or another iterator over an equal dataset.
+        """
+
+    def start_prefetch(self) -> None:
+        """Start to compute elements in the background, before the first `next`."""
+        for parent in self._parents:
+            parent.start_prefetch()
+
+    def close(self) -> None:
+        """Stop all background work. `get_state` still works, `next` does not."""
+        for parent in self._parents:
+            parent.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@final
+class StreamIterator(DatasetIterator[T_co]):
+    """The iterator that runs a plan."""
+
+    def __init__(
+        self, plan: Node, *, description: Mapping[str, Any] | None = None, is_lockstep: bool = False
+    ) -> None:
+        """Run `plan`.
+
+        Args:
+            plan: The plan.
+            description: The pipeline that states of this iterator belong to. By default that of
+                `plan`.
+            is_lockstep: Whether all shards are always at the same position.
+        """
+        super().__init__()
+        self._plan_node: Node = plan
+        self._run = Run(
+            plan,
+            replace(with_outer_workers(_SETTINGS), limits=limits_of(plan)),
+            describe(plan) if description is None else description,
+            is_lockstep=is_lockstep,
+        )
+
+    def __next__(self) -> T_co:
+        return next(self._run.stream)
+
+    def get_state(self) -> IteratorState:
+        return self._run.state
+
+    def _capture_state(self) -> Callable[[], IteratorState]:
+        """Record the position, and return a function that returns its state when called later.
+
+        Recording costs less than `get_state`, and the iterator may advance in between.
+        """
+        return self._run.bookmark()
+
+    def set_state(self, state: IteratorState) -> None:
+        self._run.restore(state)
+
+    def _get_next_index(self) -> int:
+        """Return the index of the next element. Named as in Grain, like the method below."""
+        return index_at(self._plan_node, self._run.stream.cursor)
+
+    def _set_next_index(self, index: int) -> None:
+        """Continue with the element `index`."""
+        cursor = cursor_at(self._plan_node, as_int("index", index))
+        self._run.stream.seek(Position(cursor))
+
+    def start_prefetch(self) -> None:
+        self._run.stream.start()
+
+    def close(self) -> None:
+        self._run.stream.close()
+
+    def stats(self) -> Stats:
+        """Return what this iterator has done so far."""
+        return self._run.stream.counters.stats()
+
+    def __repr__(self) -> str:
+        return f"DatasetIterator({self._plan_node.label})"
+
+
+_SETTINGS = Settings(
+    read=ReadOptions(),
+    multiprocessing=MultiprocessingOptions(),
+    worker=WorkerOptions(),
+    is_tuned=False,
+)

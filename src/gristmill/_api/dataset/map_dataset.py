@@ -1,0 +1,567 @@
+"""`MapDataset`: random access to elements by index, with one method per step."""
+
+import builtins
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Generic, TypeVar, cast, overload
+
+import numpy as np
+
+from gristmill._api.dataset.base import Dataset, apply_all
+from gristmill._api.dataset.builders import (
+    batch_node,
+    concatenate_node,
+    fan_out_node,
+    filter_node,
+    map_node,
+    map_with_index_node,
+    mix_node,
+    pick_node,
+    random_map_node,
+    read_node,
+    repeat_node,
+    seed_node,
+    select_node,
+    shuffle_node,
+    slice_node,
+)
+from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset
+from gristmill._api.dataset.iterator import DatasetIterator
+from gristmill._api.dataset.signatures import (
+    Array,
+    Leaf,
+    SupportsFilter,
+    SupportsFlatMap,
+    SupportsMap,
+    SupportsMapWithIndex,
+    SupportsRandomMap,
+    UntypedElement,
+)
+from gristmill._api.plan_access import plan_of, source_node
+from gristmill._base.call_site import call_site
+from gristmill._base.checks import as_kind
+from gristmill._data.sources.memory.range import RangeDataSource
+from gristmill._data.transforms.base import Transformation, Transformations
+from gristmill._engine.access.context import Reader
+from gristmill._engine.access.reader import open_dataset, read_element
+from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.dataset import CustomNode, FanOutNode
+from gristmill._plan.nodes.filter import FilterNode
+from gristmill.errors import PlanError, PlanTypeError
+from gristmill.options import ReadOptions
+from gristmill.types import RandomAccessDataSource
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+S = TypeVar("S")
+
+
+class MapDatasetMeta(ABCMeta):
+    """Constructors of `MapDataset`. As in Grain they exist on the class, not on its instances."""
+
+    def source(cls, source: Sequence[T] | RandomAccessDataSource[T]) -> "MapDataset[T]":
+        """Return a dataset of the records of a source, in the order of the source.
+
+        >>> ds = MapDataset.source(["a", "b"])
+        >>> len(ds), ds[1]
+        (2, 'b')
+
+        Args:
+            source: An object with `__len__` and `__getitem__`, such as a list, an array or a
+                source of `gristmill.sources`. It may also have `__getitems__(indices)`, which then
+                reads many records in one call.
+
+        Raises:
+            PlanTypeError: `source` is not a source.
+        """
+        return PlannedMapDataset(source_node(source), ())
+
+    def range(cls, start: int, stop: int | None = None, step: int = 1) -> "MapDataset[int]":
+        """Return a dataset of integers, with the arguments of the built-in `range`.
+
+        >>> list(MapDataset.range(1, 8, 3))
+        [1, 4, 7]
+
+        Args:
+            start: The first integer, or the end if `stop` is `None`.
+            stop: The end, which is not included.
+            step: The difference between two integers.
+        """
+        first, end = (0, start) if stop is None else (start, stop)
+        return PlannedMapDataset(source_node(RangeDataSource(first, end, step)), ())
+
+    def mix(
+        cls, datasets: "Sequence[MapDataset[T]]", weights: Sequence[float] | None = None
+    ) -> "MapDataset[T]":
+        """Return a dataset that alternates between datasets in proportion to weights.
+
+        The order is deterministic. The length is that at which the first dataset is exhausted;
+        `repeat` datasets before mixing them to prevent that.
+
+        >>> list(MapDataset.mix([MapDataset.range(5), MapDataset.range(7, 10)]))
+        [0, 7, 1, 8, 2, 9]
+
+        Args:
+            datasets: The datasets to mix. None of them may be empty.
+            weights: A positive number for each dataset. By default all are equal.
+        """
+        parents = as_datasets(datasets)
+        return PlannedMapDataset(mix_node(parents, weights), parents)
+
+    def select_from_datasets(
+        cls,
+        datasets: "Sequence[MapDataset[T]]",
+        selection_map: RandomAccessDataSource[tuple[int, int]],
+    ) -> "MapDataset[T]":
+        """Return a dataset that takes each element from where `selection_map` points to.
+
+        >>> two = [MapDataset.source(["a", "b"]), MapDataset.source(["x", "y"])]
+        >>> list(MapDataset.select_from_datasets(two, [(1, 0), (0, 1), (1, 1)]))
+        ['x', 'b', 'y']
+
+        Args:
+            datasets: The datasets to take elements from.
+            selection_map: For each index, the number of a dataset and an index in it. A list, or
+                a `DatasetSelectionMap`. It must be deterministic.
+        """
+        parents = as_datasets(datasets)
+        return PlannedMapDataset(select_node(parents, selection_map), parents)
+
+    def concatenate(cls, datasets: "Sequence[MapDataset[T]]") -> "MapDataset[T]":
+        """Return a dataset of all elements of the first dataset, then of the second, and so on.
+
+        >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(7, 9)]))
+        [0, 1, 7, 8]
+
+        Args:
+            datasets: The datasets to concatenate. None of them may be infinite.
+        """
+        parents = as_datasets(datasets)
+        return PlannedMapDataset(concatenate_node(parents), parents)
+
+
+class MapDataset(Dataset, Generic[T_co], metaclass=MapDatasetMeta):
+    """A dataset with random access to its elements.
+
+    Each method adds a step and returns a new dataset; the original does not change. Steps are
+    evaluated lazily: nothing is read until an element is requested. The elements do not depend on
+    how or in which order they are computed.
+
+    An index beyond the length refers to a later epoch: `ds[len(ds)]` is the first element of the
+    second epoch, which `shuffle` orders differently. An element that `filter` removed is `None`;
+    iteration skips it.
+
+    >>> ds = MapDataset.range(10).filter(lambda x: x % 2 == 0).map(lambda x: x * x)
+    >>> ds[4], ds[5], list(ds)
+    (16, None, [0, 4, 16, 36, 64])
+
+    Create one with `MapDataset.source`, `range`, `mix`, `concatenate` or `select_from_datasets`.
+    Subclass it for a dataset of your own, with `__len__` and `__getitem__`.
+
+    Args:
+        parents: The datasets that a dataset of your own reads from.
+    """
+
+    def __init__(self, parents: "MapDataset[Any] | Sequence[MapDataset[Any]]" = ()) -> None:
+        super().__init__()
+        self._parents = (parents,) if isinstance(parents, MapDataset) else tuple(parents)
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of elements of one epoch."""
+
+    @overload
+    def __getitem__(self, index: int) -> T_co | None: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "MapDataset[T_co]": ...
+
+    @overload
+    def __getitem__(self, index: Sequence[int]) -> "MapDataset[T_co]": ...
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Any:
+        """Return the element at an index, or the dataset of those in a slice or a sequence.
+
+        Args:
+            index: An integer, for one element, which is `None` if a filter removed it. A slice or a
+                sequence of integers, for a dataset.
+        """
+
+    def __iter__(self) -> DatasetIterator[T_co]:
+        return iter(self.to_iter_dataset())
+
+    @property
+    def _plan_node(self) -> Node:
+        return CustomNode(site=call_site(), dataset=self, name=type(self).__name__)
+
+    def apply(self, transformations: Transformation | Transformations) -> "MapDataset[Any]":
+        """Apply one transformation, or several in order.
+
+        >>> from gristmill import Batch, MapDataset
+        >>> [batch.tolist() for batch in MapDataset.range(3).apply([Batch(2)])]
+        [[0, 1], [2]]
+
+        Args:
+            transformations: A transformation, such as a `Map` or `Batch`, or a sequence of them.
+
+        Returns:
+            The transformed dataset.
+        """
+        return apply_all(self, transformations, flat_map=FlatMapMapDataset)
+
+    @overload
+    def batch(
+        self: "MapDataset[UntypedElement]",
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: None = None,
+    ) -> "MapDataset[Any]": ...
+
+    @overload
+    def batch(
+        self: "MapDataset[Leaf]",
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: None = None,
+    ) -> "MapDataset[Array]": ...
+
+    @overload
+    def batch(
+        self: "MapDataset[Mapping[str, Leaf]]",
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: None = None,
+    ) -> "MapDataset[dict[str, Array]]": ...
+
+    @overload
+    def batch(
+        self: "MapDataset[tuple[Leaf, ...]]",
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: None = None,
+    ) -> "MapDataset[tuple[Array, ...]]": ...
+
+    @overload
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[Sequence[T_co]], S],
+    ) -> "MapDataset[S]": ...
+
+    @overload
+    def batch(
+        self, batch_size: int, *, drop_remainder: bool = False, batch_fn: None = None
+    ) -> "MapDataset[Any]": ...
+
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[Sequence[Any]], Any] | None = None,
+    ) -> "MapDataset[Any]":
+        """Combine every `batch_size` consecutive elements into one.
+
+        By default the leaves of the elements are stacked along a new first axis. Type checkers
+        know the result for numbers, strings and arrays, and for flat dicts and tuples of them. For
+        other trees it is `Any`, because the type of a stacked tree cannot be expressed in general.
+
+        >>> [batch.tolist() for batch in MapDataset.range(5).batch(2)]
+        [[0, 1], [2, 3], [4]]
+
+        Args:
+            batch_size: The number of elements of a batch, at least 1.
+            drop_remainder: Whether to drop a last batch with fewer elements.
+            batch_fn: A function from a list of elements to a batch, instead of stacking.
+
+        Returns:
+            A dataset of batches.
+
+        Raises:
+            PlanError: A filter precedes it, so the elements of a batch cannot be located by index.
+                Call `to_iter_dataset()` before `batch`.
+        """
+        _reject_absent_elements(self)
+        return PlannedMapDataset(batch_node(self, batch_size, drop_remainder, batch_fn), (self,))
+
+    def filter(
+        self, transform: SupportsFilter[T_co] | Callable[[T_co], object]
+    ) -> "MapDataset[T_co]":
+        """Keep the elements for which a function returns true.
+
+        Length and indices do not change: a removed element is `None`, and iteration skips it.
+
+        >>> ds = MapDataset.range(4).filter(lambda x: x % 2)
+        >>> len(ds), ds[0], ds[1], list(ds)
+        (4, None, 1, [1, 3])
+
+        Args:
+            transform: A `Filter`, or a function of an element.
+
+        Returns:
+            The filtered dataset.
+        """
+        return PlannedMapDataset(filter_node(self, transform), (self,), transform)
+
+    def map(self, transform: SupportsMap[T_co, S] | Callable[[T_co], S]) -> "MapDataset[S]":
+        """Replace each element by the result of a function.
+
+        The function is not called for elements that a filter removed.
+
+        >>> list(MapDataset.range(3).map(str))
+        ['0', '1', '2']
+
+        Args:
+            transform: A `Map`, or a function of an element. It must be deterministic; use
+                `random_map` for randomness.
+
+        Returns:
+            The mapped dataset.
+        """
+        return PlannedMapDataset(map_node(self, transform), (self,), transform)
+
+    def map_with_index(
+        self, transform: SupportsMapWithIndex[T_co, S] | Callable[[int, T_co], S]
+    ) -> "MapDataset[S]":
+        """Replace each element by the result of a function of its index and the element.
+
+        >>> list(MapDataset.source(["a", "b"]).map_with_index(lambda i, x: f"{x}{i}"))
+        ['a0', 'b1']
+
+        Args:
+            transform: A `MapWithIndex`, or a function of an index and an element.
+
+        Returns:
+            The mapped dataset.
+        """
+        return PlannedMapDataset(map_with_index_node(self, transform), (self,), transform)
+
+    def random_map(
+        self,
+        transform: SupportsRandomMap[T_co, S] | Callable[[T_co, np.random.Generator], S],
+        *,
+        seed: int | None = None,
+    ) -> "MapDataset[S]":
+        """Replace each element by the result of a function of the element and a random generator.
+
+        The generator is a function of the seed and the index alone, so an element is the same
+        whenever and wherever it is computed. Later epochs have other indices, hence other values.
+
+        >>> ds = MapDataset.range(3).random_map(lambda x, rng: x + int(rng.integers(10)), seed=0)
+        >>> list(ds) == [ds[0], ds[1], ds[2]]
+        True
+
+        Args:
+            transform: A `RandomMap`, or a function of an element and a `numpy.random.Generator`.
+            seed: The seed of this step. By default it is derived from `ds.seed()`.
+
+        Returns:
+            The mapped dataset.
+
+        Raises:
+            PlanError: There is no seed.
+        """
+        return PlannedMapDataset(random_map_node(self, transform, seed), (self,), transform)
+
+    def seed(self, seed: int) -> "MapDataset[T_co]":
+        """Set the seed from which all random steps after this one derive their own.
+
+        >>> list(MapDataset.range(5).seed(1).shuffle())
+        [1, 4, 2, 3, 0]
+
+        Args:
+            seed: A non-negative integer.
+
+        Returns:
+            A dataset with the same elements.
+        """
+        return PlannedMapDataset(seed_node(self, seed), (self,))
+
+    def shuffle(self, seed: int | None = None) -> "MapDataset[T_co]":
+        """Permute the elements, in each epoch differently.
+
+        The order of an epoch is a function of the seed and the number of the epoch. It is computed
+        for each index on its own: shuffling needs no memory, and a restart does not repeat work.
+
+        >>> list(MapDataset.range(5).shuffle(seed=42))
+        [4, 1, 2, 3, 0]
+
+        Args:
+            seed: The seed of this step. By default it is derived from `ds.seed()`.
+
+        Returns:
+            The shuffled dataset.
+
+        Raises:
+            PlanError: There is no seed.
+        """
+        return PlannedMapDataset(shuffle_node(self, seed), (self,))
+
+    def slice(self, sl: builtins.slice) -> "MapDataset[T_co]":
+        """Return the dataset of the elements in a slice, as `ds[start:stop:step]` does.
+
+        `ds[shard::num_shards]` is one of `num_shards` shards.
+
+        >>> list(MapDataset.range(10).slice(slice(1, None, 4)))
+        [1, 5, 9]
+
+        Args:
+            sl: A slice within one epoch.
+        """
+        return PlannedMapDataset(slice_node(self, sl), (self,))
+
+    def repeat(
+        self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True
+    ) -> "MapDataset[T_co]":
+        """Return a dataset of several epochs, or of infinitely many.
+
+        >>> list(MapDataset.range(3).repeat(2))
+        [0, 1, 2, 0, 1, 2]
+
+        Args:
+            num_epochs: The number of epochs, at least 1. `None` means infinitely many.
+            reseed_each_epoch: Whether random steps before this one differ from epoch to epoch. If
+                not, all epochs are equal to the first.
+
+        Raises:
+            PlanError: The dataset is infinite already.
+        """
+        return PlannedMapDataset(repeat_node(self, num_epochs, reseed_each_epoch), (self,))
+
+    def to_iter_dataset(
+        self, read_options: ReadOptions | None = None, *, allow_nones: bool = False
+    ) -> IterDataset[T_co]:
+        """Return the elements of one epoch as a stream, in the order of their indices.
+
+        >>> list(MapDataset.range(4).filter(lambda x: x > 1).to_iter_dataset())
+        [2, 3]
+
+        Args:
+            read_options: How many threads read, and how far ahead of the consumer.
+            allow_nones: Whether the stream contains `None` for elements that a filter removed. By
+                default it skips them.
+        """
+        return PlannedIterDataset(read_node(self, read_options, allow_nones), (self,))
+
+
+class PlannedMapDataset(MapDataset[T_co]):
+    """A dataset that the engine reads, as a node of the plan describes."""
+
+    def __init__(
+        self, node: Node, parents: Sequence[MapDataset[Any]], transform: object = None
+    ) -> None:
+        super().__init__(parents)
+        self._node = node
+        self._transform = transform
+
+    @property
+    def _plan_node(self) -> Node:
+        return self._node
+
+    @cached_property
+    def _read(self) -> Reader:
+        return open_dataset(self._node)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_read"}
+
+    def __len__(self) -> int:
+        return self._node.length()
+
+    @overload
+    def __getitem__(self, index: int) -> T_co | None: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> MapDataset[T_co]: ...
+
+    @overload
+    def __getitem__(self, index: Sequence[int]) -> MapDataset[T_co]: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.slice(cast("builtins.slice", index))
+        if isinstance(index, Sequence | np.ndarray):
+            return self._pick(cast("Sequence[int]", index))
+        position = _as_index(index)
+        if not len(self):
+            raise IndexError(f"`index` {position} is out of range: the dataset is empty.")
+        return read_element(self._read, position)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[T_co | None]:
+        """Return many elements, read in one call. PyTorch's loaders use it.
+
+        Args:
+            indices: The indices of the elements.
+        """
+        made = self._read(np.array(indices, dtype=np.int64))
+        if made.error is not None:
+            raise made.error
+        return made.block.rows()
+
+    def _pick(self, indices: Sequence[int]) -> MapDataset[T_co]:
+        picks = tuple(_as_index(index) for index in indices)
+        return PlannedMapDataset(pick_node(self, picks), (self,))
+
+
+class FlatMapMapDataset(PlannedMapDataset[S]):
+    """Replaces each element by several.
+
+    Each element gets `max_fan_out` indices, so that elements can be located by index. Indices
+    without a result are `None`, and iteration skips them.
+
+    >>> from gristmill.transforms import FlatMap
+    >>> class Split(FlatMap):
+    ...     max_fan_out = 2
+    ...
+    ...     def flat_map(self, element):
+    ...         return element.split()
+    >>> ds = FlatMapMapDataset(MapDataset.source(["a b", "c"]), Split())
+    >>> len(ds), list(ds)
+    (4, ['a', 'b', 'c'])
+
+    Args:
+        parent: The dataset to read.
+        transform: A `FlatMap`, with `max_fan_out`.
+    """
+
+    def __init__(self, parent: MapDataset[T], transform: SupportsFlatMap[T, S]) -> None:
+        super().__init__(fan_out_node(parent, transform), (parent,), transform)
+
+
+def _as_index(index: Any) -> int:
+    """Return an integer of any type as an `int`."""
+    try:
+        return int(index.__index__())
+    except AttributeError:
+        raise PlanTypeError(
+            f"The index of a dataset must be an integer, a slice or a sequence of integers, got "
+            f"{index!r}."
+        ) from None
+
+
+def as_datasets(datasets: Sequence[MapDataset[T]]) -> tuple[MapDataset[T], ...]:
+    """Return datasets as a tuple, after a check that they are `MapDataset`s."""
+    found = tuple(datasets)
+    for dataset in found:
+        as_kind("datasets", dataset, MapDataset, remedy="Pass `MapDataset.source(...)`.")
+    return found
+
+
+def _reject_absent_elements(dataset: MapDataset[Any]) -> None:
+    """Raise if elements may be absent, as Grain does: also below a dataset of the user's own."""
+    node = plan_of(dataset)
+    if isinstance(node, FilterNode | FanOutNode):
+        raise PlanError(
+            f"`MapDataset.batch` cannot follow {node.label}, which leaves indices without an "
+            "element. Call `to_iter_dataset()` before `batch`."
+        )
+    for parent in dataset.parents:
+        _reject_absent_elements(parent)

@@ -1,0 +1,116 @@
+"""A pipeline to look at: its steps in the order of the data, each with where it was written."""
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from gristmill._api.dataset.element_spec import get_element_spec, spec_text
+from gristmill._api.plan_access import plan_of
+from gristmill._plan.nodes.base import ENDLESS, Node
+from gristmill._plan.nodes.stream import ReadNode
+from gristmill.errors import SpecError
+
+_WIDEST = 60
+"""Longer labels push the columns after them, instead of all of them."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One step: how it hangs together with the others, what it is, what is known of it."""
+
+    branch: str
+    label: str
+    site: str
+    length: str
+    spec: str
+
+    @property
+    def step(self) -> str:
+        """The label where it stands."""
+        return self.branch + self.label
+
+
+def show_text(dataset: Any) -> str:
+    """Write a pipeline, from its sources down to what it gives.
+
+    >>> from gristmill import MapDataset
+    >>> ds = MapDataset.mix([MapDataset.range(3), MapDataset.range(5).shuffle(seed=1)]).batch(2)
+    >>> print(show_text(ds).replace(" ", ".").partition("..")[0])
+    ┌.RangeDataSource(start=0,.stop=3,.step=1)
+    """
+    rows = [[row.step, row.site, row.length, row.spec] for row in _rows(dataset, "")]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    widths[0] = min(widths[0], _WIDEST)
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+    return "\n".join(lines)
+
+
+def show_html(dataset: Any) -> str:
+    """Write a pipeline as a table for notebooks."""
+    heads = "".join(f"<th>{head}</th>" for head in ("step", "written at", "length", "element"))
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td style="text-align:left"><code style="white-space:pre">{html.escape(cell)}'
+            "</code></td>"
+            for cell in (row.step, row.site, row.length, row.spec)
+        )
+        + "</tr>"
+        for row in _rows(dataset, "")
+    )
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _rows(dataset: Any, branch: str) -> Iterator[Row]:
+    parents = dataset.parents
+    if len(parents) == 1:
+        yield from _rows(parents[0], branch)
+    else:
+        for parent in parents:
+            for number, row in enumerate(_rows(parent, "")):
+                mark = "│ " if number else "┌ " if parent is parents[0] else "├ "
+                yield Row(**{**vars(row), "branch": branch + mark + row.branch})
+    node = plan_of(dataset)
+    yield Row(
+        branch=branch,
+        label=_label(node),
+        site=_short(node.site),
+        length=_length(node),
+        spec=_spec(dataset),
+    )
+
+
+def _label(node: Node) -> str:
+    if isinstance(node, ReadNode):
+        return f"ToIter(num_threads={node.options.num_threads})"
+    return node.label
+
+
+def _short(site: str) -> str:
+    file, _, line = site.rpartition(":")
+    return f"{Path(file).name}:{line}"
+
+
+def _length(node: Node) -> str:
+    try:
+        length, is_known = node.length(), node.is_dense
+    except Exception:  # a user's `__len__`: whatever ails it, this is not where to tell
+        return ""
+    if length >= ENDLESS:
+        return ""
+    return str(length) if is_known else f"<= {length}"
+
+
+def _spec(dataset: Any) -> str:
+    try:
+        return spec_text(get_element_spec(dataset))
+    except SpecError:
+        return ""
+    except Exception:  # a user's `output_spec`
+        return ""

@@ -1,0 +1,1 @@
+"""Functions and datasets of Grain's `experimental` module."""

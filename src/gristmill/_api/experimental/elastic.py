@@ -1,0 +1,103 @@
+"""Global batches that are distributed over shards, and resumed with another number of shards."""
+
+from typing import Any
+
+from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset, stream_node
+from gristmill._api.dataset.iterator import DatasetIterator, IteratorState, StreamIterator
+from gristmill._api.dataset.map_dataset import MapDataset
+from gristmill._api.plan_access import plan_of
+from gristmill._base.call_site import call_site
+from gristmill._base.checks import as_int
+from gristmill._plan.describe import describe
+from gristmill._plan.sharding import cut_into_shards
+from gristmill.errors import PlanError
+from gristmill.options import MultiprocessingOptions, ReadOptions, ShardOptions, as_shard
+
+
+class ElasticIterator(PlannedIterDataset[Any]):
+    """Yields this shard's fraction of global batches; a run can continue with other shards.
+
+    Each shard yields batches of `global_batch_size / shard_count` elements. Elements that do not
+    fill the last batch are dropped. As in Grain it is both a dataset and its only iterator.
+
+    If each record yields exactly one element, all shards have the same state. It restores all
+    shards of a run with another number of shards or another batch size. Otherwise, such as after a
+    filter, the shards advance independently: combine their states with
+    `gristmill.checkpoint.gather_states`. Restoring from an Orbax checkpoint does that by itself.
+
+    >>> from gristmill.options import ShardOptions
+    >>> ds = MapDataset.range(12)
+    >>> four = iter(ElasticIterator(ds, 4, ShardOptions(1, 4)))
+    >>> next(four)
+    array([1])
+    >>> two = iter(ElasticIterator(ds, 4, ShardOptions(1, 2)))
+    >>> two.set_state(four.get_state())
+    >>> [batch.tolist() for batch in two]
+    [[5, 7], [9, 11]]
+
+    Args:
+        ds: A dataset that is neither batched nor sharded. It may be filtered, mixed or packed.
+        global_batch_size: The number of elements of a batch of all shards together, a multiple of
+            the number of shards.
+        shard_options: The shard of this process.
+        read_options: How many threads read, and how far ahead of the consumer.
+        multiprocessing_options: The worker processes. By default there are none.
+
+    Raises:
+        PlanError: `global_batch_size` is not a multiple of the number of shards.
+    """
+
+    def __init__(
+        self,
+        ds: MapDataset[Any] | IterDataset[Any],
+        global_batch_size: int,
+        shard_options: ShardOptions,
+        *,
+        read_options: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+        multiprocessing_options: MultiprocessingOptions | None = None,
+    ) -> None:
+        shard = as_shard("shard_options", shard_options)
+        size = as_int("global_batch_size", global_batch_size, minimum=1)
+        if size % shard.shard_count:
+            raise PlanError(
+                f"`global_batch_size` must be a multiple of the number of shards, "
+                f"{shard.shard_count}, got {size}."
+            )
+        stream = ds.to_iter_dataset(read_options) if isinstance(ds, MapDataset) else ds
+        node = cut_into_shards(stream_node("ds", stream), shard, site=call_site())
+        sharded = PlannedIterDataset[Any](node, (ds,))
+        batched = sharded.batch(size // shard.shard_count, drop_remainder=True)
+        if multiprocessing_options is not None:
+            batched = batched.mp_prefetch(multiprocessing_options)
+        super().__init__(plan_of(batched), (sharded,))
+        # Without the batches: with another number of shards they have another size.
+        self._description = describe(node)
+        self._iterator: DatasetIterator[Any] | None = None
+
+    def __iter__(self) -> DatasetIterator[Any]:
+        """Return the iterator. As in Grain, it is the same at each call."""
+        if self._iterator is None:
+            self._iterator = StreamIterator(
+                self._node, description=self._description, is_lockstep=self._node.is_dense
+            )
+        return self._iterator
+
+    def __next__(self) -> Any:
+        return next(iter(self))
+
+    def get_state(self) -> IteratorState:
+        """Return the position after the last batch that `__next__` returned."""
+        return iter(self).get_state()
+
+    def set_state(self, state: IteratorState) -> None:
+        """Continue from a position.
+
+        Args:
+            state: A result of `get_state`, or a state of Grain's `ElasticIterator`.
+        """
+        iter(self).set_state(state)
+
+    def close(self) -> None:
+        """Stop all background work."""
+        if self._iterator is not None:
+            self._iterator.close()

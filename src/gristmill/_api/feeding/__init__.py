@@ -1,0 +1,1 @@
+"""Feeding JAX: batches of a loader or dataset on devices, meshes and hosts."""

@@ -1,0 +1,1 @@
+"""Helpers that every other package uses: pytrees, columns, indices, seeds, checks, threads."""

@@ -1,0 +1,29 @@
+"""Allocate arrays aligned to 64 bytes, which JAX uses on a CPU without copying them."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+_ALIGNMENT_BYTES = 64
+_MIN_ALIGNED_BYTES = 1 << 14
+"""Copying fewer bytes than this takes no longer than aligning them."""
+
+
+def aligned_empty(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
+    """Return an uninitialized array like `np.empty`, aligned if it is large enough to matter.
+
+    Arrays of Python objects are never aligned.
+
+    >>> aligned_empty((100, 100), np.float32).ctypes.data % 64
+    0
+    """
+    dtype = np.dtype(dtype)
+    num_bytes = math.prod(shape) * dtype.itemsize
+    if num_bytes < _MIN_ALIGNED_BYTES or dtype.hasobject:
+        return np.empty(shape, dtype)
+    memory = np.empty(num_bytes + _ALIGNMENT_BYTES, np.uint8)
+    offset = -memory.__array_interface__["data"][0] % _ALIGNMENT_BYTES
+    return np.ndarray(shape, dtype, memory, offset)

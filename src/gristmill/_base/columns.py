@@ -1,0 +1,177 @@
+"""Many elements as one pytree of arrays that share their first axis."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill._base.tree import builder, children, flatten, leaves_with_paths
+from gristmill.types import Element, Span, Tree
+
+
+@runtime_checkable
+class LazyColumn(Protocol):
+    """A column whose array is only created when a batch is made from it."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def fill(self, out: NDArray[Any], indices: Span, /) -> None:
+        """Write the items at `indices` into `out`, which has their dtype and shape.
+
+        Raises:
+            RaggedError: If the items turn out to have several shapes.
+        """
+        ...
+
+    def items(self, indices: Span, /) -> list[Any]:
+        """Return the items at `indices` as a list. They may have different shapes."""
+        ...
+
+
+class RaggedError(Exception):
+    """The items of a column have several shapes. Never reaches the user."""
+
+
+@final
+class Columns:
+    """The elements at some indices of a pytree of arrays, copied only when needed.
+
+    Slicing only slices the indices, so records travel from a source to their batch with a single
+    copy.
+
+    >>> import numpy as np
+    >>> columns = Columns.of({"x": np.array([10, 20, 30, 40])}, range(1, 4))
+    >>> columns[1:].gather()
+    {'x': array([30, 40])}
+    """
+
+    __slots__ = ("_arrays", "_indices", "_unflatten")
+
+    def __init__(
+        self,
+        arrays: Sequence[NDArray[Any] | LazyColumn],
+        unflatten: Callable[[Sequence[Any]], Tree],
+        indices: Span,
+    ) -> None:
+        self._arrays = arrays
+        self._unflatten = unflatten
+        self._indices = indices
+
+    @staticmethod
+    def of(tree: Tree, indices: Span) -> "Columns":
+        """Return the elements at `indices` of a pytree of arrays."""
+        return Columns(*flatten(tree), indices)
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, key: slice) -> "Columns":
+        return Columns(self._arrays, self._unflatten, self._indices[key])
+
+    def gather(self, allocate: Callable[..., NDArray[Any]] = np.empty) -> Tree:
+        """Copy the elements into new arrays.
+
+        Args:
+            allocate: Creates an array from a shape and a dtype. Not called for arrays of Python
+                objects.
+
+        Raises:
+            RaggedError: If the items of a `LazyColumn` do not fit into one array.
+        """
+        return self._unflatten([self._gather_array(array, allocate) for array in self._arrays])
+
+    def _gather_array(
+        self, array: NDArray[Any] | LazyColumn, allocate: Callable[..., NDArray[Any]]
+    ) -> NDArray[Any]:
+        indices = self._indices
+        if array.dtype.hasobject and isinstance(array, np.ndarray):
+            # Indexing with a slice returns a view, hence the copy.
+            return array[as_numpy_index(indices)].copy()
+        out = allocate((len(indices), *array.shape[1:]), array.dtype)
+        if not isinstance(array, np.ndarray):
+            array.fill(out, indices)
+        elif isinstance(indices, range):
+            out[:] = array[as_numpy_index(indices)]
+        else:
+            # All indices are in bounds, so `clip` changes none. In the default mode, NumPy
+            # buffers the output, which is one more copy.
+            array.take(indices, axis=0, out=out, mode="clip")
+        return out
+
+    @property
+    def holds_objects(self) -> bool:
+        """Whether some of the arrays hold Python objects: strings or bytes."""
+        return any(array.dtype.hasobject for array in self._arrays)
+
+    def rows(self) -> list[Element]:
+        """Return the elements as a list. Each one is a view of newly gathered memory."""
+        try:
+            return split_rows(self.gather(), len(self))
+        except RaggedError:
+            columns = [
+                list(self._gather_array(array, np.empty))
+                if isinstance(array, np.ndarray)
+                else array.items(self._indices)
+                for array in self._arrays
+            ]
+            return [self._unflatten(row) for row in zip(*columns, strict=True)]
+
+
+def as_numpy_index(indices: Span) -> Any:
+    """Return an index for arrays: a slice for a range, which NumPy would convert item by item.
+
+    >>> as_numpy_index(range(4, -1, -2))
+    slice(4, None, -2)
+    """
+    if not isinstance(indices, range):
+        return indices
+    stop = indices.stop if indices.stop >= 0 else None  # backwards, up to and including index 0
+    return slice(indices.start, stop, indices.step)
+
+
+@runtime_checkable
+class SupportsColumns(Protocol):
+    """A source that can read many records as columns.
+
+    Columns hold numbers and times, or strings as Python objects. Records that do not fit into
+    columns, such as ragged ones, may be returned as rows.
+    """
+
+    @property
+    def is_columnar(self) -> bool: ...
+
+    def read_columns(self, indices: Span, /) -> Columns | list[Element]: ...
+
+
+def is_columnar(arrays: Tree) -> bool:
+    """Return whether a batch taken from columns equals the batch that stacking the items makes.
+
+    This does not hold for strings, which are stacked to the width of the longest string among
+    them, or for objects, which are stacked according to their types.
+    """
+    return all(
+        array.dtype.kind in "biufcmM" and array.dtype.isnative
+        for _, array in leaves_with_paths(arrays)
+    )
+
+
+def split_rows(arrays: Tree, count: int) -> list[Element]:
+    """Turn a pytree of arrays into a list of `count` pytrees of their items.
+
+    >>> import numpy as np
+    >>> split_rows({"x": np.array(["a", "b"]), "y": None}, 2)
+    [{'x': np.str_('a'), 'y': None}, {'x': np.str_('b'), 'y': None}]
+    """
+    inner = children(arrays)
+    if inner is None:
+        return list(arrays)
+    build = builder(arrays)
+    if not inner[1]:
+        return [build(()) for _ in range(count)]
+    columns: list[Sequence[Any]] = [split_rows(child, count) for child in inner[1]]
+    return [build(values) for values in zip(*columns, strict=True)]

@@ -1,0 +1,218 @@
+"""States that Grain wrote: the position they describe, or why only Grain can resume there.
+
+Without workers, the state of Grain's `DataLoader` holds the index of the last record in the
+sampler's stream. With flat maps, it holds for each of them the index of the element that is being
+split and the number of pieces that were yielded:
+
+    {"version": 2, "worker_count": 0, "last_worker_index": -1, "last_seen_indices": {"0": 7},
+     "sampler": "IndexSampler(...)", "data_source": "<class 'list'>"}
+
+    {"parent": {"next_index": 7}, "next_index_in_buffer": 2}
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, cast, final
+
+import numpy as np
+
+from gristmill._data.sampling.samplers import IndexSampler
+from gristmill._data.sources.memory.array import ArraySource
+from gristmill.errors import StateError
+
+_VERSION = 2  # the only one that Grain 0.2 writes and reads
+
+_OF_LOADERS = frozenset({"last_seen_indices", "worker_count"})
+_OF_DATASETS = frozenset(
+    {
+        "next_index",
+        "parent",
+        "parents",
+        "parent_state",
+        "parent_window_start_state",
+        "iterators_in_use_states",
+        "global_next_index",
+        "reader_offset",
+        "row_group",
+    }
+)
+
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")
+
+_FINISH = "Finish the epoch with Grain and begin the next one here, or start again"
+
+
+@final
+@dataclass(frozen=True)
+class GrainPosition:
+    """A position: after some records of the shard, and some pieces of the next element."""
+
+    num_records: int
+    pieces: tuple[int, ...] = ()
+    """For each flat map, bottom up, the number of pieces of its element that were yielded."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class GrainStateReader:
+    """Reads states of a Grain `DataLoader` with the same source, sampler, shard and flat maps."""
+
+    sampler: Any
+    source: Any
+    shard: tuple[int, int]
+    num_flat_maps: int
+
+    def position(self, state: Any, *, validates: bool) -> GrainPosition | None:
+        """Return the position in a state of Grain's `DataLoader`; `None` if it is not one.
+
+        >>> loader = GrainStateReader(sampler="in order", source=[], shard=(1, 4), num_flat_maps=0)
+        >>> state = {"version": 2, "worker_count": 0, "last_seen_indices": {"0": 9}}
+        >>> loader.position(state, validates=False)
+        GrainPosition(num_records=3, pieces=())
+        """
+        body = _as_dict(state)
+        try:
+            if body.keys() >= _OF_LOADERS:
+                return self._position_of_records(body, validates=validates)
+            if self.num_flat_maps and body.keys() == {"parent", "next_index_in_buffer"}:
+                return self._position_in_flat_maps(body)
+            if self.num_flat_maps and "iterators_in_use_states" in body:
+                raise _with_workers(len(body["iterators_in_use_states"]))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, StateError):
+                raise
+            raise StateError(
+                "The state is one of Grain's, and corrupt: some fields are missing. Restore an "
+                "earlier checkpoint."
+            ) from None
+        return None
+
+    def _position_of_records(self, body: dict[str, Any], *, validates: bool) -> GrainPosition:
+        if body["version"] != _VERSION:
+            raise StateError(
+                f"The state has version {body['version']} of Grain's `DataLoader`, but this "
+                f"gristmill reads {_VERSION}. {_FINISH}."
+            )
+        if _count(body["worker_count"]):
+            raise _with_workers(body["worker_count"])
+        if self.num_flat_maps:
+            raise self._other_flat_maps(0)
+        if validates:
+            _compare("sampler", body["sampler"], repr(self.sampler))
+            there = body["data_source"].replace(
+                "numpy.memmap", "numpy.ndarray"
+            )  # the same source here
+            _compare("data source", there, _grain_repr(self.source))
+        (last,) = body["last_seen_indices"].values()
+        index, count = self.shard
+        num_records, off = divmod(_count(last, minimum=-count) + count - index, count)
+        if off or num_records < 0:
+            raise StateError(
+                f"The state belongs to another shard: Grain stood at index {last} of the sampler, "
+                f"which is not of shard {index} of {count}. Restore it into the same shard."
+            )
+        if validates:
+            self._check_shuffle(num_records)
+        return GrainPosition(num_records)
+
+    def _check_shuffle(self, num_records: int) -> None:
+        """Refuse a position within an epoch that Grain shuffles differently."""
+        sampler = self.sampler
+        if not (isinstance(sampler, IndexSampler) and sampler.shuffle):
+            return
+        index, count = self.shard
+        own_count = sampler.shard_options.shard_count
+        size = sampler.epoch_size
+        has_begun = (num_records * count + index) // own_count % size >= count // own_count
+        if has_begun and _is_shuffled_differently(size):
+            raise StateError(
+                f"The state is from Grain, within an epoch of {size} records. Grain's shuffle "
+                "yields one of them twice and another never; here each comes once, in another "
+                f"order. {_FINISH}."
+            )
+
+    def _position_in_flat_maps(self, body: dict[str, Any]) -> GrainPosition:
+        pieces: list[int] = []
+        while "next_index_in_buffer" in body:
+            pieces.append(_count(body["next_index_in_buffer"]))
+            body = body["parent"]
+        if len(pieces) != self.num_flat_maps or body.keys() != {"next_index"}:
+            raise self._other_flat_maps(len(pieces))
+        return GrainPosition(_count(body["next_index"]), tuple(pieces[::-1]))
+
+    def _other_flat_maps(self, count: int) -> StateError:
+        return StateError(
+            f"The state is from Grain and belongs to other steps: {count} FlatMap there, "
+            f"{self.num_flat_maps} here. Restore it into a loader like the one it was taken from."
+        )
+
+
+def not_a_gristmill_state(state: Any) -> StateError:
+    """Return the error for a state that gristmill did not write."""
+    keys: set[Any] = set(cast("dict[Any, Any]", state)) if isinstance(state, dict) else set()
+    if keys >= _OF_LOADERS:
+        return StateError(
+            "The state is from Grain's `DataLoader`. Restore it into a `gristmill.DataLoader` of "
+            "the same source, sampler, operations and shard."
+        )
+    if keys & _OF_DATASETS:
+        return StateError(
+            "The state is from Grain's Dataset API, which does not describe the pipeline it "
+            "belongs to. If no step of this one filters, splits, packs or mixes, "
+            "`gristmill.experimental.set_next_index(iterator, n)` resumes after the first n "
+            f"elements. Otherwise {_FINISH[0].lower()}{_FINISH[1:]}."
+        )
+    return StateError("The state was not written by gristmill. Pass the result of `get_state`.")
+
+
+def _as_dict(state: Any) -> dict[str, Any]:
+    """Return a state as a dict, empty if it is not one: `decode_state` reports what is wrong."""
+    if isinstance(state, bytes | bytearray | str):
+        try:
+            state = json.loads(state)
+        except (ValueError, RecursionError):
+            return {}
+    return cast("dict[str, Any]", state) if isinstance(state, dict) else {}
+
+
+def _is_shuffled_differently(size: int) -> bool:
+    """Return whether Grain's cipher is one bit short: 2^k + 1 records, k even and at least 16.
+
+    >>> [size for size in range(2, 100_000) if _is_shuffled_differently(size)]
+    [65537]
+    """
+    bits = (size - 1).bit_length() - 1
+    return bits >= 16 and bits % 2 == 0 and size - 1 == 1 << bits
+
+
+def _count(value: Any, *, minimum: int = 0) -> int:
+    if type(value) is not int or value < minimum:
+        raise ValueError(value)
+    return value
+
+
+def _with_workers(count: int) -> StateError:
+    return StateError(
+        f"The state is from Grain with {count} workers. Each of them batched its own share of the "
+        "records, and this stream has no such batches. A state that Grain writes with "
+        f"`worker_count=0` restores. {_FINISH}."
+    )
+
+
+def _grain_repr(source: Any) -> str:
+    """Return the description of a source in Grain's states."""
+    if isinstance(source, ArraySource) and isinstance(source.arrays, np.ndarray):
+        return str(np.ndarray)  # the user passed the bare array
+    is_list = isinstance(source, list | tuple)
+    return str(cast(Any, source).__class__) if is_list else repr(source)
+
+
+def _compare(what: str, there: str, here: str) -> None:
+    """Refuse another `repr`, ignoring addresses in it, which change with each process."""
+    if _ADDRESS.sub("", there) != _ADDRESS.sub("", here):
+        raise StateError(
+            f"The state is from Grain and belongs to another {what}: {there:.500} there, "
+            f"{here:.500} here. Restore it into a loader like the one it was taken from, or pass "
+            "`validate_state=False` to `DataLoaderIterator` if only the `repr` differs."
+        )

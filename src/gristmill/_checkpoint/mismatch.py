@@ -1,0 +1,58 @@
+"""Errors for a state that belongs to another pipeline or shard."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias, cast
+
+from gristmill.errors import StateError
+
+Description: TypeAlias = Mapping[str, Any]
+"""What a plan reads and does: its source, order and steps, as JSON."""
+
+_GATHER = (
+    "For another number of shards, gather the states of all of them with "
+    "`gristmill.checkpoint.gather_states`, and restore the result."
+)
+
+
+def compare_descriptions(there: Description, here: Description, within: str = "") -> None:
+    """Raise a `StateError` that names the first difference between two descriptions of plans."""
+    sources = there.get("source"), here["source"]
+    if isinstance(sources[0], dict) and isinstance(sources[1], dict):
+        one, other = cast("tuple[dict[str, Any], dict[str, Any]]", sources)
+        if (
+            there.get("steps", [""])[0] == here["steps"][0] == "Mix"
+        ):  # datasets may be added and removed
+            other = {name: description for name, description in other.items() if name in one}
+        elif one.keys() != other.keys():
+            raise _difference("source", list(one), list(other), within)
+        for name, description in other.items():
+            compare_descriptions(one[name], description, f" in dataset {name}")
+    elif sources[0] != sources[1]:
+        raise _difference("source", *sources, within)
+    for name in ("order", "steps"):
+        if there.get(name) != here[name]:
+            raise _difference(name, there.get(name), here[name], within)
+
+
+def _difference(name: str, there: Any, here: Any, within: str) -> StateError:
+    what = {"source": "another source", "order": "another order", "steps": "other steps"}[name]
+    there, here = _as_text(there), _as_text(here)
+    remedy = "Restore it into a pipeline like the one it was taken from, or start again."
+    if name == "order" and ("Shard" in there) != ("Shard" in here):
+        remedy = "Shard the pipeline at the same step, with `ds[0::1]` if there is only one."
+    return StateError(f"The state belongs to {what}{within}: {there} there, {here} here. {remedy}")
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, cast(list[Any], value)))}]"
+    return str(value)
+
+
+def check_shard(there: tuple[int, int], here: tuple[int, int]) -> None:
+    """Raise a `StateError` if a state belongs to another shard."""
+    if there != here:
+        raise StateError(
+            f"The state belongs to another shard: {there[0]} of {there[1]} there, {here[0]} of "
+            f"{here[1]} here. {_GATHER}"
+        )

@@ -1,0 +1,193 @@
+"""The state of an iterator: a position in its stream as JSON, with the plan it belongs to.
+
+A state holds the position, not how the iterator got there: executor, workers and buffers do not
+appear in it. The states of all shards together describe the remaining records, for any number of
+new shards.
+"""
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast, final
+
+from gristmill._checkpoint.grain_state import not_a_gristmill_state
+from gristmill._checkpoint.mismatch import Description, compare_descriptions
+from gristmill._checkpoint.skipped_record import SkippedRecord
+from gristmill.errors import StateError
+from gristmill.types import Cursor
+
+VERSION = 1
+
+
+@final
+@dataclass(frozen=True)
+class Position:
+    """A position in a stream, and the records that were skipped before it."""
+
+    cursor: Cursor
+    skipped: tuple[tuple[Cursor, SkippedRecord], ...] = ()
+    """Each skipped record with the cursor after it."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """The position of one shard, or of all shards if their states were gathered."""
+
+    positions: tuple[Position, ...]
+    """One position, or the positions of all shards in order."""
+    shard: tuple[int, int] | None = (0, 1)
+    """Index and number of shards; `None` if the state is of all shards."""
+    shard_history: tuple[tuple[Cursor, ...], ...] = ()
+    """The cursors of all shards at the end of each earlier run with another number of shards."""
+    is_contiguous: bool = False
+    """Whether each of the first shards was a contiguous range of records, shuffled by itself."""
+
+
+def encode_state(state: State, description: Description) -> dict[str, Any]:
+    """Return a state as a dict that can be written as JSON.
+
+    >>> description = {"source": "a list", "order": ["in order"], "steps": ["Batch(2)"]}
+    >>> state = State(positions=(Position((4,)),))
+    >>> decode_state(encode_state(state, description), description) == state
+    True
+    """
+    (*cursors,) = (position.cursor for position in state.positions)
+    skipped = [
+        [{"cursor": after, **asdict(record)} for after, record in position.skipped]
+        for position in state.positions
+    ]
+    body: dict[str, Any] = {"gristmill": VERSION}
+    if state.shard is None:
+        body |= {"cursors": _pack(cursors), "skipped": skipped if any(skipped) else []}
+    else:
+        body |= {"cursor": cursors[0], "shard": state.shard, "skipped": skipped[0]}
+    if state.shard_history:
+        body["taken"] = [_pack(cursors) for cursors in state.shard_history]
+    if state.is_contiguous:
+        body["contiguous"] = True
+    body = _as_json({**body, **description})
+    return {**body, "checksum": _checksum(body)}
+
+
+def decode_state(state: Any, description: Description | None) -> State:
+    """Parse a state, and check that it belongs to the pipeline with this description.
+
+    Raises:
+        StateError: If the state is corrupt, or belongs to another pipeline.
+    """
+    body = parse_body(state)
+    try:
+        if description is not None:
+            compare_descriptions(body, description)
+        return _read(body)
+    except StateError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        raise StateError(
+            "The state is corrupt: some fields are missing. Restore an earlier checkpoint."
+        ) from None
+
+
+def _pack(cursors: Sequence[Cursor]) -> dict[str, Any]:
+    """Return the cursors of all shards as JSON: one, if they are equal."""
+    if all(cursor == cursors[0] for cursor in cursors):
+        return {"shards": len(cursors), "each": cursors[0]}
+    return {"shards": len(cursors), "cursors": list(cursors)}
+
+
+def _unpack(packed: dict[str, Any]) -> tuple[Cursor, ...]:
+    if "each" in packed:
+        cursors = (tuple(packed["each"]),) * packed["shards"]
+    else:
+        cursors = tuple(tuple(cursor) for cursor in packed["cursors"])
+    if not cursors or len(cursors) != packed["shards"]:
+        raise ValueError(packed)
+    return cursors
+
+
+def _read(body: dict[str, Any]) -> State:
+    is_gathered = "cursors" in body
+    cursors = _unpack(body["cursors"]) if is_gathered else (tuple(body["cursor"]),)
+    skipped: list[Any] = body["skipped"] if is_gathered else [body["skipped"]]
+    skipped = skipped or [[]] * len(cursors)
+    return State(
+        positions=tuple(
+            Position(cursor, tuple(_read_skip(**entry) for entry in some))
+            for cursor, some in zip(cursors, skipped, strict=True)
+        ),
+        shard=None if is_gathered else _read_shard(*body["shard"]),
+        shard_history=tuple(_unpack(packed) for packed in body.get("taken", ())),
+        is_contiguous=body.get("contiguous", False),
+    )
+
+
+def _read_shard(index: Any, count: Any) -> tuple[int, int]:
+    if type(index) is not int or type(count) is not int:
+        raise TypeError(index, count)
+    return index, count
+
+
+def _read_skip(cursor: list[Any], **record: Any) -> tuple[Cursor, SkippedRecord]:
+    if not all(type(number) is int for number in cursor):
+        raise TypeError(cursor)
+    return tuple(cursor), SkippedRecord(**record)
+
+
+def parse_body(state: Any) -> dict[str, Any]:
+    """Return the fields of a state after checking its version and checksum."""
+    if isinstance(state, bytes | bytearray | str):
+        state = load_json(state if isinstance(state, str) else state.decode(errors="replace"))
+    elif not isinstance(state, dict):
+        raise StateError(
+            f"A state must be bytes or a dict, got {type(state).__name__}. Pass the result of "
+            "`get_state`."
+        )
+    if not isinstance(state, dict) or "gristmill" not in state:
+        raise not_a_gristmill_state(state)
+    found: dict[str, Any] = dict(state)  # pyright: ignore[reportUnknownArgumentType] - JSON
+    if found["gristmill"] != VERSION:
+        raise StateError(
+            f"The state has version {found['gristmill']}, but this gristmill reads {VERSION}. "
+            "Use the release that wrote it."
+        )
+    checksum = found.pop("checksum", None)
+    if checksum != _checksum(found):
+        raise StateError(
+            "The state is corrupt: its checksum does not match. Restore an earlier checkpoint."
+        )
+    return found
+
+
+def load_json(text: str) -> Any:
+    """Parse JSON, and raise a `StateError` that distinguishes truncated from corrupt input."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        if text.lstrip()[:1] in ("{", "") and not text.rstrip().endswith("}"):
+            raise StateError(
+                f"The state is truncated: it ends after {len(text)} characters. "
+                "Restore an earlier checkpoint."
+            ) from None
+        raise StateError(
+            "The state is corrupt: it is not JSON. Restore an earlier checkpoint."
+        ) from None
+
+
+def _checksum(body: dict[str, Any]) -> int:
+    try:
+        return zlib.crc32(json.dumps(body, sort_keys=True).encode())
+    except (TypeError, ValueError):  # the state of a user's iterator need not be JSON
+        return zlib.crc32(repr(body).encode())
+
+
+def _as_json(value: Any) -> Any:
+    """Convert tuples to lists, so that a state equals itself after a round trip through JSON."""
+    if isinstance(value, NotImplementedError):  # from a user's iterator without a state
+        raise NotImplementedError(*value.args)  # a new one: the old one would keep its frames alive
+    if isinstance(value, tuple | list):
+        return [_as_json(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, dict):
+        return {name: _as_json(item) for name, item in cast("dict[Any, Any]", value).items()}
+    return value

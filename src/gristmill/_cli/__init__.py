@@ -1,0 +1,1 @@
+"""The command line: `gristmill inspect`, `gristmill convert` and `gristmill demo`."""

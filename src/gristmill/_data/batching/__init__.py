@@ -1,0 +1,1 @@
+"""Stacking elements into batches."""

@@ -1,0 +1,179 @@
+"""Stacking of leaves into one array.
+
+Types promote as in NumPy. Silent conversions of NumPy that lose information (numbers to strings,
+large integers to floats, NUL bytes at the end of a string) are avoided or refused.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill.errors import BatchError
+from gristmill.types import SupportsArray
+
+_SCALARS = (bool, int, float, complex, str, bytes, np.generic)
+LEAF_TYPES = {np.ndarray, bool, int, float, complex, str, bytes}
+"""Types that are known to have no children."""
+
+_SMALL_BYTES = 16_384
+
+
+def stack_leaves(
+    leaves: Sequence[Any], path: str, allocate: Callable[..., NDArray[Any]] = np.empty
+) -> NDArray[Any]:
+    """Return one array with an item for each leaf; `path` names them in errors.
+
+    >>> stack_leaves([1, 2.5], "batch").tolist()
+    [1.0, 2.5]
+    """
+    if isinstance(leaves[0], int | float):
+        numbers = _stack_numbers(leaves)
+        if numbers is not None:
+            return numbers
+    kinds = set(map(type, leaves))
+    if kinds in ({str}, {bytes}):
+        return _stack_strings(leaves)
+    if kinds == {np.ndarray}:
+        return _stack_arrays(leaves, path, allocate)
+    if all(issubclass(kind, _SCALARS) for kind in kinds):
+        return _promote(leaves, path)
+    if type(None) in kinds:
+        raise _mismatch(leaves, path)
+    return _stack_arrays([_as_array(leaf, path) for leaf in leaves], path, allocate)
+
+
+def _stack_strings(leaves: Sequence[Any]) -> NDArray[Any]:
+    """Stack strings or bytes; as objects if NumPy would drop NULs at the end of one."""
+    stacked = np.array(leaves)
+    if int(np.char.str_len(stacked).sum()) == sum(map(len, leaves)):
+        return stacked
+    return _as_objects(leaves)
+
+
+def _stack_numbers(leaves: Sequence[Any]) -> NDArray[Any] | None:
+    """Stack Python numbers; return `None` if some leaves are something else."""
+    try:
+        stacked = np.array(leaves)
+    except (ValueError, TypeError):
+        return None
+    kind = stacked.dtype.kind
+    is_plain = kind in "biu" or (kind == "f" and isinstance(leaves[0], float))
+    return stacked if is_plain and stacked.ndim == 1 else None
+
+
+def _stack_arrays(
+    arrays: Sequence[NDArray[Any]], path: str, allocate: Callable[..., NDArray[Any]]
+) -> NDArray[Any]:
+    first, count = arrays[0], len(arrays)
+    if list(map(attrgetter("shape"), arrays)).count(first.shape) < count:
+        raise _mismatch(arrays, path)
+    is_one_type = list(map(attrgetter("dtype"), arrays)).count(first.dtype) == count
+    if not is_one_type or first.dtype.kind not in "biufc" or not first.dtype.isnative:
+        return _promote(arrays, path)
+    if first.nbytes <= _SMALL_BYTES:
+        try:  # joining buffers takes a quarter of the time of np.concatenate, a tenth of np.stack's
+            joined = np.frombuffer(bytearray().join(cast("Sequence[Any]", arrays)), first.dtype)
+            return joined.reshape(count, *first.shape)
+        except (BufferError, TypeError, ValueError):
+            pass  # not contiguous, or empty
+    return np.stack(arrays, out=allocate((count, *first.shape), first.dtype))
+
+
+def _promote(leaves: Sequence[Any], path: str) -> NDArray[Any]:
+    """Stack scalars, or arrays of one shape and several types, as NumPy promotes them."""
+    try:
+        stacked = np.array(leaves)
+    except ValueError:
+        raise _mismatch(leaves, path) from None
+    kind = stacked.dtype.kind
+    if not stacked.dtype.isnative:
+        stacked = stacked.astype(stacked.dtype.newbyteorder("="))
+    if kind in "biuc":
+        return stacked
+    dtypes = {np.asarray(leaf).dtype for leaf in leaves}
+    if kind != "f":
+        return _stack_other(stacked, leaves, {dtype.kind for dtype in dtypes}, path)
+    if all(dtype.kind in "biu" for dtype in dtypes):
+        if all(isinstance(leaf, int) and leaf >= 0 for leaf in leaves):
+            return np.array(leaves, dtype=np.uint64)
+        raise BatchError(
+            f"{path}: integers that no 64-bit integer type holds together. "
+            "Convert them to one type before batching."
+        )
+    return stacked
+
+
+def _stack_other(
+    stacked: NDArray[Any], leaves: Sequence[Any], kinds: set[str], path: str
+) -> NDArray[Any]:
+    """Stack strings, times or objects, if all leaves are of one kind."""
+    if stacked.dtype.kind == "O" and all(map(_is_integer, leaves)):
+        return stacked  # too large for 64 bits, so they stay Python integers
+    if len(kinds) > 1 or (stacked.dtype.kind == "O" and "O" not in kinds):
+        raise _mismatch(leaves, path)
+    if stacked.dtype.kind not in "USO" or stacked.ndim > 1:
+        return stacked
+    if stacked.dtype.kind != "O" and not any(map(_ends_in_nul, leaves)):
+        return stacked
+    return _as_objects(leaves)
+
+
+def _as_objects(leaves: Sequence[Any]) -> NDArray[Any]:
+    objects = np.empty(len(leaves), dtype=object)
+    for row, leaf in enumerate(leaves):  # one by one: NumPy would unpack a sequence
+        objects[row] = leaf.item() if isinstance(leaf, np.ndarray) else leaf
+    return objects
+
+
+def _is_integer(leaf: Any) -> bool:
+    return isinstance(leaf, int | np.integer)
+
+
+def _ends_in_nul(leaf: Any) -> bool:
+    """Return whether NumPy would shorten a string: its strings end at the last non-NUL."""
+    return isinstance(leaf, str | bytes) and leaf[-1:] in ("\0", b"\0")
+
+
+def _as_array(leaf: Any, path: str) -> NDArray[Any]:
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise BatchError(
+            f"{path}: a masked array would lose its mask. Call `.filled()` before batching."
+        )
+    if isinstance(leaf, (SupportsArray, *_SCALARS)):
+        try:
+            return np.asarray(leaf)
+        except Exception as error:
+            raise BatchError(
+                f"{path}: {leaf!r} cannot be converted to an array: {error}"
+            ) from error
+    holder = np.empty((), dtype=object)
+    holder[()] = leaf
+    return holder
+
+
+def _mismatch(leaves: Sequence[Any], path: str) -> BatchError:
+    """Return the error for the first leaf that differs from leaf 0."""
+    descriptions = [_shape_or_type(leaf) for leaf in leaves]
+    row = next((row for row, what in enumerate(descriptions) if what != descriptions[0]), 0)
+    shapes = [np.shape(leaf) for leaf in (leaves[0], leaves[row]) if leaf is not None]
+    if len(set(shapes)) > 1:
+        return BatchError(
+            f"{path}: shapes {shapes[0]} and {shapes[1]}. "
+            "Crop, resize or pad to one shape before batching, or pass a `batch_fn`.",
+            row=row,
+        )
+    return BatchError(
+        f"{path}: {descriptions[0]} and {descriptions[row]}. Convert all records to one type "
+        "before batching.",
+        row=row,
+    )
+
+
+def _shape_or_type(leaf: Any) -> str:
+    if isinstance(leaf, np.ndarray):
+        array = cast("NDArray[Any]", leaf)
+        return f"{array.dtype}{list(array.shape)}"
+    return "None" if leaf is None else type(leaf).__name__

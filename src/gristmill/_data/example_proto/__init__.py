@@ -1,0 +1,1 @@
+"""The `tf.train.Example` message, without TensorFlow or protobuf."""

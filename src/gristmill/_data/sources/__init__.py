@@ -1,0 +1,1 @@
+"""Sources: random access to records, one package per kind of storage."""

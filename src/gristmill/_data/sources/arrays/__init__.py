@@ -1,0 +1,1 @@
+"""Sources over files of arrays: NumPy and idx."""

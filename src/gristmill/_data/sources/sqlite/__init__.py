@@ -1,0 +1,1 @@
+"""A source over SQLite databases."""

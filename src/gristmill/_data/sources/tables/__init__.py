@@ -1,0 +1,1 @@
+"""Sources over files of tables: Parquet, Arrow, CSV, Hugging Face folders."""

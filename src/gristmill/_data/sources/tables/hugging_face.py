@@ -1,0 +1,111 @@
+"""A source over datasets that the `datasets` library of Hugging Face has saved to disk."""
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, final
+
+from gristmill._data.sources.tables.arrow_ipc import CACHE_BYTES, ArrowFiles
+from gristmill._data.sources.tables.arrow_values import load_pyarrow
+from gristmill._data.sources.tables.table import TableSource
+from gristmill._io.open_files import OpenFiles
+from gristmill._io.paths import find_file, find_files
+from gristmill.errors import CorruptFileError, FormatError, MissingFileError, PlanError
+from gristmill.options import StorageOptions
+
+
+@final
+class HuggingFaceSource(TableSource):
+    """Random access to the rows of a dataset in a folder written by `save_to_disk`, as dicts.
+
+    Values are returned as they are stored: an image is a dict of its `bytes` and `path`, a class
+    label is a number. The files are read like those of `ArrowSource`; the `datasets` library is not
+    needed.
+
+    >>> import tempfile
+    >>> import datasets
+    >>> datasets.disable_progress_bars()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     datasets.Dataset.from_dict({"text": ["a", "b"], "label": [0, 1]}).save_to_disk(folder)
+    ...     source = HuggingFaceSource(folder)
+    ...     len(source), source[1]
+    (2, {'text': 'b', 'label': np.int64(1)})
+
+    Args:
+        path: The path or URL of the folder.
+        split: The split to read, if the folder contains several.
+        columns: The names of the columns to read, by default all.
+        storage: How files in a store are read.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        split: str | None = None,
+        columns: Sequence[str] | None = None,
+        storage: StorageOptions | None = None,
+    ) -> None:
+        load_pyarrow("`HuggingFaceSource`")
+        folder = os.fspath(path).rstrip("/")
+        split_folder = _find_split(folder, split, storage)
+        state = _read_json(f"{split_folder}/state.json", storage)
+        if state is None:
+            raise FormatError(
+                "The folder was not written by `save_to_disk`: it contains no state.json. Load the "
+                "dataset with `datasets`, and save it with `.save_to_disk(folder)`.",
+                path=split_folder,
+            )
+        if state.get("_indices_data_files"):
+            raise FormatError(
+                "An old version of `datasets` saved the order of the rows separately. Load the "
+                "dataset with `datasets` and save it again.",
+                path=split_folder,
+            )
+        if "_data_files" not in state:
+            raise FormatError(
+                "The state.json does not list the data files. Save the dataset again with "
+                "`save_to_disk`.",
+                path=split_folder,
+            )
+        paths = [f"{split_folder}/{file['filename']}" for file in state["_data_files"]]
+        refs = find_files(paths, storage) if paths else ()
+        description = repr(os.path.basename(folder))
+        if split is not None:
+            description += f", split={split!r}"
+        super().__init__(
+            ArrowFiles(refs, columns), description=description, cache_bytes=CACHE_BYTES
+        )
+
+
+def _find_split(folder: str, split: str | None, storage: StorageOptions | None) -> str:
+    """Return the folder of the split."""
+    index = _read_json(f"{folder}/dataset_dict.json", storage)
+    name = os.path.basename(folder)
+    if index is None:
+        if split is not None:
+            raise PlanError(
+                f"`split` is {split!r}, but {name!r} holds a single dataset. Leave `split` out."
+            )
+        return folder
+    splits: list[str] = index["splits"]
+    if split not in splits:
+        raise PlanError(
+            f"`split` must be one of the splits in {name!r}, {', '.join(map(repr, splits))}, "
+            f"got {split!r}."
+        )
+    return f"{folder}/{split}"
+
+
+def _read_json(path: str, storage: StorageOptions | None) -> dict[str, Any] | None:
+    """Return the content of a JSON file, or `None` if its folder exists but not the file."""
+    try:
+        ref = find_file(path, storage)
+    except MissingFileError:
+        if "://" in path or os.path.isdir(os.path.dirname(path)):
+            return None
+        raise
+    try:
+        return json.loads(OpenFiles([ref])[0].read_one(0, ref.size))
+    except ValueError as error:
+        raise CorruptFileError(f"The file is not JSON: {error}.", path=path) from None

@@ -1,0 +1,1 @@
+"""Random access: from positions or indices to a block of elements."""

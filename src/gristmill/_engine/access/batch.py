@@ -1,0 +1,139 @@
+"""Batches: read those at any positions, or stack the elements of a block in order."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from gristmill._base.aligned_alloc import aligned_empty
+from gristmill._base.columns import Columns, RaggedError
+from gristmill._base.indices import as_indices
+from gristmill._base.tree import map_leaves
+from gristmill._data.batching.stack import stack
+from gristmill._engine.access.context import Allocate, ReadContext, Reader, result_at
+from gristmill._engine.access.filter import present_rows
+from gristmill._engine.blocks.block import Block
+from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.error_notes import add_context
+from gristmill._engine.blocks.lineage import lineage_of
+from gristmill._metrics.profiler import named
+from gristmill._plan.nodes.batch import BatchNode
+from gristmill.errors import BatchError, PlanError
+from gristmill.types import Element, Span, Tree
+
+
+def batch_reader(node: BatchNode, context: ReadContext, read_parent: Reader) -> Reader:
+    """Return the reader of batches of a dense parent, which it reads once for all of them."""
+    make = named(node.label, make_batches)
+    allocate = context.allocate
+
+    def read(span: Span) -> BlockResult:
+        elements, ends = _elements_of(node, span)
+        result = read_parent(elements)
+        if result.error is not None:  # it leaves one batch incomplete
+            ends = ends[: bisect_right(ends, len(result.block))]
+            result = result.with_block(result.block[: ends[-1] if ends else 0])
+        indices = span if context.by_index else None
+        return result.then(lambda block: make(node, block, ends, allocate, indices))
+
+    return read
+
+
+def _elements_of(node: BatchNode, span: Span) -> tuple[Span, list[int]]:
+    """Return the parent's positions of all elements of some batches, and the end of each batch."""
+    total, size, length = node.parent.length(), node.size, node.length()
+    if isinstance(span, range) and span.step == 1 and 0 <= span.start <= span.stop <= length:
+        elements = range(span.start * size, min(span.stop * size, total))
+        return elements, batch_ends(size, len(elements))[: len(span)]
+    epochs, numbers = np.divmod(as_indices(span), max(1, length))
+    starts = numbers * size
+    sizes = np.minimum(starts + size, total) - starts
+    ends = np.cumsum(sizes)
+    offsets = np.repeat(starts + epochs * total - (ends - sizes), sizes)
+    return np.arange(len(offsets)) + offsets, ends.tolist()
+
+
+def batch_ends(size: int, count: int) -> list[int]:
+    """Return the row after the last element of each batch of `count` elements.
+
+    >>> batch_ends(3, 8)
+    [3, 6, 8]
+    """
+    return [*range(size, count, size), count]
+
+
+def make_batches(
+    node: BatchNode,
+    block: Block,
+    ends: Sequence[int],
+    allocate: Allocate = aligned_empty,
+    indices: Span | None = None,
+) -> BlockResult:
+    """Make batches of the elements of a block.
+
+    Args:
+        node: The step.
+        block: The elements of all batches.
+        ends: The row after the last element of each batch.
+        allocate: Allocates the arrays of the batches.
+        indices: The indices of the batches if they are read by index: then errors name the batch,
+            and neither an element nor a batch may be absent.
+    """
+    data = block.data if node.function is None else block.rows()
+    batches: list[Element] = []
+    error: BaseException | None = None
+    row = 0
+    for first, end in pairwise((0, *ends)):
+        elements = data[first:end]
+        try:
+            batch = _make_batch(node, elements, allocate)
+            if batch is None and indices is not None:
+                raise PlanError("The batch is None, which stands for an absent element.")
+        except Exception as raised:
+            row = end - 1
+            if indices is None:
+                failed = first + (raised.row if isinstance(raised, BatchError) else 0)
+                error = add_context(raised, node, block.lineage, failed)
+            else:
+                cause = _absent_error(elements) or raised
+                error = add_context(cause, node, lineage_of(indices), len(batches))
+            break
+        batches.append(batch)
+    if indices is not None:
+        return result_at(indices, batches, error)
+    ends = ends[: len(batches)]
+    generators = block.generators
+    if generators is not None:  # a batch continues with the generator of its last element
+        generators = [generators[end - 1] for end in ends]
+    return BlockResult(Block(batches, block.lineage.batched(ends), generators), error, row=row)
+
+
+def _make_batch(node: BatchNode, elements: list[Element] | Columns, allocate: Allocate) -> Element:
+    if isinstance(elements, Columns):
+        return _gather(elements, allocate)
+    return stack(elements, allocate) if node.function is None else node.function(elements)
+
+
+def _gather(columns: Columns, allocate: Allocate) -> Tree:
+    """Return columns as a batch; arrays of objects, such as strings, are stacked as rows are."""
+    try:
+        batch = columns.gather(allocate)
+        if not columns.holds_objects:
+            return batch
+        return map_leaves(
+            lambda array: stack(array.tolist(), allocate) if array.dtype.hasobject else array,
+            batch,
+        )
+    except (BatchError, RaggedError):
+        return stack(columns.rows(), allocate)  # its error names the leaf and the record
+
+
+def _absent_error(elements: list[Element] | Columns) -> PlanError | None:
+    """Return the error for a batch that cannot be made because an element is absent."""
+    if isinstance(elements, Columns) or present_rows(elements) is None:
+        return None
+    return PlanError(
+        "An element of the batch is absent (None). Call `to_iter_dataset()` before `batch`: it "
+        "leaves absent elements out."
+    )

@@ -1,0 +1,119 @@
+"""Filters, and the absent elements that they leave in a dataset.
+
+A filter of a stream leaves elements out. A filter of a dataset leaves `None` at their indices: the
+steps above pass over those, and they are left out where the dataset becomes a stream.
+"""
+
+import operator
+from collections.abc import Sequence
+
+import numpy as np
+
+from gristmill._base.columns import Columns
+from gristmill._base.indices import as_indices
+from gristmill._data.sources.memory.array import ArraySource
+from gristmill._data.sources.memory.range import RangeDataSource
+from gristmill._engine.access.context import ReadContext, Reader, RunStep
+from gristmill._engine.blocks.block import Block
+from gristmill._engine.blocks.block_result import BlockResult, FilterCounts
+from gristmill._engine.blocks.error_notes import call_each
+from gristmill._engine.blocks.lineage import lineage_of
+from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.dataset import AccessNode, SeedNode
+from gristmill._plan.nodes.filter import FilterNode
+from gristmill._plan.nodes.rearrange import RearrangeNode
+from gristmill._plan.nodes.source import SourceNode
+from gristmill.types import Element, Span
+
+
+class AbsentElementError(Exception):
+    """An element is absent where each position has to hold one. Never reaches the user."""
+
+
+def filter_step(node: FilterNode, context: ReadContext) -> RunStep:
+    """Return the function that keeps the elements of a block that pass."""
+    num_above = len(context.steps_above)
+
+    def run(block: Block) -> BlockResult:
+        rows = block.rows()  # not columns from here on: the filter may write into an element
+        answers, error = call_each(node, block.lineage, node.function, rows)
+        passed, bool_error = call_each(node, block.lineage[: len(answers)], bool, answers)
+        if context.by_index:
+            filtered = block.with_rows(
+                [row if has_passed else None for row, has_passed in zip(rows, passed, strict=False)]
+            )
+            return BlockResult(filtered, bool_error or error, row=len(passed))
+        mask = np.array(passed, dtype=bool)
+        filtered = block.with_rows(rows).take(np.flatnonzero(mask))
+        counts: tuple[FilterCounts, ...] = ()
+        if node.limits is not None:
+            counts = (FilterCounts(num_above, block.lineage.positions()[: len(passed)], mask),)
+        return BlockResult(filtered, bool_error or error, row=len(passed), filter_counts=counts)
+
+    return run
+
+
+def present_rows(rows: Sequence[Element]) -> list[int] | None:
+    """Return the rows that hold an element, or `None` if all do, as is most common."""
+    is_absent = list(map(operator.is_, rows, (None,) * len(rows)))
+    if True not in is_absent:
+        return None
+    return [row for row, is_none in enumerate(is_absent) if not is_none]
+
+
+def run_on_present(run: RunStep, block: Block) -> BlockResult:
+    """Run a step on the elements that are present, and leave `None` where it is."""
+    if isinstance(block.data, Columns):
+        return run(block)
+    present = present_rows(block.data)
+    if present is None:
+        return run(block)
+    result = run(block.take(np.array(present, dtype=np.int64)))
+    rows: list[Element] = [None] * len(block)
+    for row, element in zip(present, result.block.rows(), strict=False):
+        rows[row] = element
+    if result.error is None:
+        return BlockResult(block.with_rows(rows))
+    end = present[result.row]
+    return BlockResult(block.with_rows(rows[:end]), result.error, row=end)
+
+
+def may_hold_absent(node: Node) -> bool:
+    """Return whether elements of a dataset may be absent; false only where none can be."""
+    while isinstance(node, RearrangeNode | SeedNode):
+        node = node.parent
+    return not (
+        isinstance(node, SourceNode) and isinstance(node.source, RangeDataSource | ArraySource)
+    )
+
+
+def to_iter_reader(node: AccessNode, context: ReadContext, read_parent: Reader) -> Reader:
+    """Return the reader of a dataset as a stream.
+
+    Its positions are the indices of the dataset; those of absent elements are left out.
+    """
+    num_above = len(context.steps_above)
+
+    def filter_counts(positions: Span, present: list[int] | None) -> tuple[FilterCounts, ...]:
+        if node.limits is None:
+            return ()
+        has_passed = np.full(len(positions), present is None)
+        has_passed[present or []] = True
+        return (FilterCounts(num_above, as_indices(positions), has_passed),)
+
+    def read(positions: Span) -> BlockResult:
+        result = read_parent(positions)
+        data, error = result.block.data, result.error
+        positions = positions[: len(data)]
+        present = None if node.keeps_none or isinstance(data, Columns) else present_rows(data)
+        if present is not None and context.stops_at_absent:
+            end = next(row for row, other in enumerate([*present, -1]) if row != other)
+            data, positions = data[:end], positions[:end]
+            present, error = None, AbsentElementError()
+        block = Block(data, lineage_of(positions, num_flat_maps=context.num_flat_maps))
+        counts = filter_counts(positions, present)
+        if present is not None:
+            block = block.take(np.array(present, dtype=np.int64))
+        return BlockResult(block, error, row=len(data), filter_counts=counts)
+
+    return read

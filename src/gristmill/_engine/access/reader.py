@@ -1,0 +1,242 @@
+"""The interpreter of random access: opens the reader of any node, by one table of node classes."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from gristmill._base.aligned_alloc import aligned_empty
+from gristmill._engine.access.batch import batch_reader
+from gristmill._engine.access.combine import (
+    merge_reader,
+    reindex_reader,
+    shuffle_reader,
+    zip_reader,
+)
+from gristmill._engine.access.context import Allocate, ReadContext, Reader, RunStep
+from gristmill._engine.access.cut import Cut
+from gristmill._engine.access.filter import (
+    filter_step,
+    may_hold_absent,
+    run_on_present,
+    to_iter_reader,
+)
+from gristmill._engine.access.flat_map import flat_map_step, padded_flat_map_reader
+from gristmill._engine.access.map import (
+    map_step,
+    map_with_index_step,
+    random_map_step,
+    seeded_map_step,
+)
+from gristmill._engine.access.records import custom_reader, sample_reader, source_reader
+from gristmill._engine.access.skip_errors import skipping_errors
+from gristmill._engine.blocks.block import Block
+from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.error_notes import add_context
+from gristmill._engine.blocks.lineage import lineage_of
+from gristmill._engine.tuning.waiting import Stopwatch
+from gristmill._metrics.profiler import named
+from gristmill._plan.nodes.base import Node, Step, parents_of
+from gristmill._plan.nodes.batch import BatchNode
+from gristmill._plan.nodes.combine import (
+    ChooseNode,
+    ConcatenateNode,
+    MixNode,
+    SelectNode,
+    ZipNode,
+)
+from gristmill._plan.nodes.dataset import (
+    AccessNode,
+    CustomNode,
+    FanOutNode,
+    SeededMapNode,
+    SeedNode,
+)
+from gristmill._plan.nodes.filter import FilterNode
+from gristmill._plan.nodes.flat_map import FlatMapNode
+from gristmill._plan.nodes.map import MapNode, MapWithIndexNode, RandomMapNode
+from gristmill._plan.nodes.rearrange import (
+    PickNode,
+    RearrangeNode,
+    RepeatNode,
+    ShuffleNode,
+    SliceNode,
+    WindowShuffleNode,
+)
+from gristmill._plan.nodes.reshard import RemainingNode, ReshardedNode
+from gristmill._plan.nodes.sample import SampleNode
+from gristmill._plan.nodes.source import SourceNode
+from gristmill._plan.nodes.stream import HintNode
+from gristmill.types import Element, Span
+
+OpenReader: TypeAlias = Callable[..., Reader]
+"""Called with a node, its context, and the readers of its parents."""
+
+OpenStep: TypeAlias = Callable[..., RunStep]
+"""Called with a step and its context."""
+
+
+def open_cut(cut: Cut, allocate: Allocate = aligned_empty) -> Reader:
+    """Return the reader of the base of a cut, by position; its blocks have rows.
+
+    Args:
+        cut: The plan, and where it is cut.
+        allocate: Allocates the arrays of the batches that are returned.
+    """
+    context = ReadContext(
+        by_index=False,
+        allocate=allocate,
+        steps_above=cut.steps[cut.num_read :],
+        num_flat_maps=cut.num_flat_maps,
+        skips_errors=cut.skips_errors,
+        stops_at_absent=cut.stops_at_absent,
+    )
+    return _with_rows(open_reader(cut.base, context))
+
+
+def open_dataset(node: Node) -> Reader:
+    """Return the reader of a dataset, by index."""
+    return open_reader(node, ReadContext(by_index=True))
+
+
+def read_element(read: Reader, index: int) -> Element:
+    """Return the element at an index of a dataset, or raise its error."""
+    result = read(range(index, index + 1))
+    if result.error is not None:
+        raise result.error
+    return result.block.rows()[0]
+
+
+def open_reader(node: Node, context: ReadContext) -> Reader:
+    """Return the reader of a node and of all nodes below it."""
+    if context.by_index and not node.length():
+        return partial(_read_nothing, node)
+    open_node = READERS.get(type(node))
+    if open_node is None:
+        raise TypeError(f"{node.label} has no random access")
+    if isinstance(node, SampleNode):  # reads its source by key, to report errors by position
+        return open_node(node, context)
+    below = _context_below(node, context)
+    return open_node(node, context, *(open_reader(parent, below) for parent in parents_of(node)))
+
+
+def open_step(node: Step, context: ReadContext) -> RunStep:
+    """Return the function that runs a step on a block."""
+    run = named(node.label, STEPS[type(node)](node, context))
+    if context.by_index:
+        has_absent = may_hold_absent(node.parent)
+    else:
+        has_absent = isinstance(node, MapNode) and node.skips_none
+    return partial(run_on_present, run) if has_absent else run
+
+
+def _context_below(node: Node, context: ReadContext) -> ReadContext:
+    """Return the context of the parents of a node."""
+    moves_elements = isinstance(node, RearrangeNode | ChooseNode | HintNode | AccessNode)
+    allocate = context.allocate if moves_elements else np.empty
+    if context.by_index or isinstance(node, AccessNode):
+        return ReadContext(by_index=True, allocate=allocate)
+    assert isinstance(node, Step | BatchNode), "a stream consists of steps"
+    return replace(context, allocate=allocate, steps_above=(node, *context.steps_above))
+
+
+def _step_reader(node: Step, context: ReadContext, read_parent: Reader) -> Reader:
+    run = open_step(node, context)
+    if context.skips_errors:
+        run = skipping_errors(node, run, lambda block: block.lineage)
+    return lambda span: read_parent(span).then(run)
+
+
+def _same_reader(node: HintNode, context: ReadContext, read_parent: Reader) -> Reader:
+    return read_parent
+
+
+def _stream_base(open_base: OpenReader) -> OpenReader:
+    """Return how to open the bottom of a stream, timed and, on request, skipping bad records."""
+
+    def open_node(
+        node: SampleNode | AccessNode, context: ReadContext, *read_parents: Reader
+    ) -> Reader:
+        read = open_base(node, context, *read_parents)
+        if context.skips_errors:
+            lineage_of_records = partial(lineage_of, num_flat_maps=context.num_flat_maps)
+            read = skipping_errors(node, read, lineage_of_records)
+        return _timed(read)
+
+    return open_node
+
+
+def _timed(read: Reader) -> Reader:
+    def read_timed(span: Span) -> BlockResult:
+        start = time.perf_counter()
+        result = read(span)
+        return result.with_step_seconds((time.perf_counter() - start,))
+
+    return read_timed
+
+
+def _with_rows(read: Reader) -> Reader:
+    """Make rows of columns here, where it is timed and may run in parallel, not in the consumer."""
+
+    def read_rows(span: Span) -> BlockResult:
+        watch = Stopwatch()
+        result = read(span)
+        start = time.perf_counter()
+        block = result.block.with_rows(result.block.rows())
+        last = result.step_seconds[-1] + time.perf_counter() - start
+        watch.stop()
+        return BlockResult(
+            block=block,
+            error=result.error,
+            row=result.row,
+            skips=result.skips,
+            step_seconds=(*result.step_seconds[:-1], last),
+            filter_counts=result.filter_counts,
+            has_waited=watch.has_waited,
+        )
+
+    return read_rows
+
+
+def _read_nothing(node: Node, indices: Span) -> BlockResult:
+    if not len(indices):
+        return BlockResult(Block.empty())
+    error = IndexError(f"index {indices[0]} of an empty dataset")
+    return BlockResult(Block.empty(), add_context(error, node, lineage_of(indices), 0))
+
+
+STEPS: dict[type[Node], OpenStep] = {
+    MapNode: map_step,
+    MapWithIndexNode: map_with_index_step,
+    RandomMapNode: random_map_step,
+    SeededMapNode: seeded_map_step,
+    FilterNode: filter_step,
+    FlatMapNode: flat_map_step,
+}
+"""How to open each step that runs on a block: in a reader, or in a stage above the cut."""
+
+READERS: dict[type[Node], OpenReader] = {
+    SampleNode: _stream_base(sample_reader),
+    AccessNode: _stream_base(to_iter_reader),
+    SourceNode: source_reader,
+    CustomNode: custom_reader,
+    SeedNode: _same_reader,
+    ShuffleNode: shuffle_reader,
+    WindowShuffleNode: reindex_reader,
+    SliceNode: reindex_reader,
+    PickNode: reindex_reader,
+    RepeatNode: reindex_reader,
+    RemainingNode: reindex_reader,
+    MixNode: merge_reader,
+    SelectNode: merge_reader,
+    ConcatenateNode: merge_reader,
+    ReshardedNode: merge_reader,
+    ZipNode: zip_reader,
+    FanOutNode: padded_flat_map_reader,
+    BatchNode: batch_reader,
+    **dict.fromkeys(STEPS, _step_reader),
+}
+"""How to open the reader of each node with random access."""

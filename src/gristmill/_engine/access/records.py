@@ -1,0 +1,174 @@
+"""Readers of the nodes at the bottom of a plan: records of sources, sampled or by index."""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, cast, final
+
+import numpy as np
+
+from gristmill._base.columns import SupportsColumns
+from gristmill._base.indices import as_indices
+from gristmill._data.sampling.record import RecordMetadata
+from gristmill._data.sampling.samplers import BlockSampler
+from gristmill._data.sources.memory.range import RangeDataSource
+from gristmill._engine.access.context import ReadContext, Reader, result_at
+from gristmill._engine.access.windows import as_range, in_windows
+from gristmill._engine.blocks.block import Block
+from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.error_notes import add_context, call_each, step_name
+from gristmill._engine.blocks.lineage import Lineage, lineage_of
+from gristmill._metrics.profiler import named
+from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.dataset import CustomNode
+from gristmill._plan.nodes.sample import SampleNode
+from gristmill._plan.nodes.source import SourceNode
+from gristmill.errors import SourceError
+from gristmill.types import Span, SupportsGetItems
+
+ReadRecords: TypeAlias = Callable[[Span, Lineage], BlockResult]
+"""Reads the records at some keys of a source, as the elements of a lineage."""
+
+
+def source_reader(node: SourceNode, context: ReadContext) -> Reader:
+    """Return the reader of a source as a dataset: indices past its length are later epochs."""
+    length = node.length()
+    read_records = named(step_name(node), _Records(node, error_node=node).read)
+    return lambda indices: read_records(_within_epoch(indices, length), lineage_of(indices))
+
+
+def _within_epoch(indices: Span, length: int) -> Span:
+    if isinstance(indices, range):
+        start = indices.start % length
+        if indices.step == 1 and start + len(indices) <= length:
+            return range(start, start + len(indices))
+    keys = as_indices(indices) % length
+    consecutive = as_range(keys)
+    return keys if consecutive is None else consecutive
+
+
+def custom_reader(node: CustomNode, context: ReadContext) -> Reader:
+    """Return the reader of a user's own dataset."""
+
+    def read(indices: Span) -> BlockResult:
+        rows, error = call_each(
+            node, lineage_of(indices), node.dataset.__getitem__, _as_integers(indices)
+        )
+        return result_at(indices, rows, error)
+
+    return read
+
+
+def sample_reader(node: SampleNode, context: ReadContext) -> Reader:
+    """Return the reader of sampled records."""
+    read_records = _Records(node.parent, error_node=node).read
+    sampler = node.sampler
+    if isinstance(sampler, BlockSampler):
+        read = _block_sampler_reader(node, sampler, read_records, context.num_flat_maps)
+    else:
+        read = _user_sampler_reader(node, sampler, read_records, context.num_flat_maps)
+    return named(step_name(node), read)
+
+
+def _block_sampler_reader(
+    node: SampleNode, sampler: BlockSampler, read_records: ReadRecords, num_flat_maps: int
+) -> Reader:
+    def find_keys(positions: Span) -> Span:
+        return sampler.keys(node.indices(positions))
+
+    find_keys_ahead = in_windows(find_keys, end=node.length(), epoch=sampler.num_records)
+
+    def read(positions: Span) -> BlockResult:
+        consecutive = as_range(positions)
+        keys = find_keys(positions) if consecutive is None else find_keys_ahead(consecutive)
+        return read_records(keys, lineage_of(positions, num_flat_maps=num_flat_maps))
+
+    return read
+
+
+def _user_sampler_reader(
+    node: SampleNode, sampler: Any, read_records: ReadRecords, num_flat_maps: int
+) -> Reader:
+    num_records = node.parent.length()
+
+    def key_of(metadata: RecordMetadata) -> int:
+        try:
+            key = operator.index(cast("int", metadata.record_key))
+        except (AttributeError, TypeError):
+            raise TypeError(
+                "The sampler must return `RecordMetadata` with an integer `record_key`, got "
+                f"{metadata!r}."
+            ) from None
+        if not 0 <= key < num_records:
+            raise IndexError(f"The sampler asks for record {key}, the source has {num_records}.")
+        return key
+
+    def read(positions: Span) -> BlockResult:
+        lineage = lineage_of(positions, num_flat_maps=num_flat_maps)
+        indices = _as_integers(node.indices(positions))
+        sampled, sampler_error = call_each(node, lineage, sampler.__getitem__, indices)
+        keys, key_error = call_each(node, lineage[: len(sampled)], key_of, sampled)
+        result = read_records(np.array(keys, dtype=np.int64), lineage[: len(keys)])
+        block, error = result.block, result.error or key_error or sampler_error
+        generators = [metadata.rng for metadata in sampled[: len(block)]]
+        if any(generator is None for generator in generators):
+            return BlockResult(block, error, row=len(block))
+        return BlockResult(Block(block.data, block.lineage, generators), error, row=len(block))
+
+    return read
+
+
+@final
+class _Records:
+    """Reads records of a source by key; error notes name `error_node`."""
+
+    def __init__(self, node: SourceNode, *, error_node: Node) -> None:
+        self._source: Any = node.source
+        self._error_node = error_node
+        self._num_records = node.length()
+        self._takes_arrays = isinstance(node.source, RangeDataSource)
+
+    @property
+    def read(self) -> ReadRecords:
+        """The fastest read that the source supports."""
+        if isinstance(self._source, SupportsColumns) and self._source.is_columnar:
+            return self._read_columns
+        if isinstance(self._source, SupportsGetItems):
+            return self._read_at_once
+        return self._read_one_by_one
+
+    def _read_columns(self, keys: Span, lineage: Lineage) -> BlockResult:
+        try:
+            return BlockResult(Block(self._source.read_columns(keys), lineage))
+        except Exception as error:
+            return self._locate_error(error, keys, lineage)
+
+    def _read_at_once(self, keys: Span, lineage: Lineage) -> BlockResult:
+        numbers = keys if self._takes_arrays else _as_integers(keys)
+        try:
+            rows = list(self._source.__getitems__(numbers))
+            if len(rows) != len(numbers):
+                raise SourceError(
+                    f"`__getitems__` returned {len(rows)} records for {len(numbers)} indices."
+                )
+        except Exception as error:
+            return self._locate_error(error, keys, lineage)
+        return BlockResult(Block(rows, lineage))
+
+    def _read_one_by_one(self, keys: Span, lineage: Lineage) -> BlockResult:
+        read_one, numbers = self._source.__getitem__, _as_integers(keys)
+        rows, error = call_each(self._error_node, lineage, read_one, numbers)
+        if isinstance(error, IndexError):
+            error.add_note(f"The length of the source is {self._num_records}.")
+        return BlockResult(Block(rows, lineage[: len(rows)]), error, row=len(rows))
+
+    def _locate_error(self, error: Exception, keys: Span, lineage: Lineage) -> BlockResult:
+        """Read one by one up to the record that fails; if none does, all of them fail."""
+        result = self._read_one_by_one(keys, lineage)
+        if result.error:
+            return result
+        return BlockResult(Block.empty(), add_context(error, self._error_node, lineage, 0))
+
+
+def _as_integers(span: Span) -> Sequence[int]:
+    """Return positions as Python integers, which is what users' code is called with."""
+    return span if isinstance(span, range) else span.tolist()

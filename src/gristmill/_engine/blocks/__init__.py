@@ -1,0 +1,1 @@
+"""Blocks of elements, their lineage, and the result of computing one."""

@@ -1,0 +1,1 @@
+"""Executors: what computes the random-access part of a plan."""

@@ -1,0 +1,1 @@
+"""Communication between the parent and its worker processes."""

@@ -1,0 +1,103 @@
+"""Say which part of a plan cannot be sent to a worker."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pickle import PickleBuffer
+from typing import Any
+
+from gristmill._engine.executors.ipc.serialize import dump_plan
+from gristmill._engine.executors.ipc.unpicklable import find_unpicklable
+from gristmill._plan.nodes.base import Node, parents_of
+from gristmill._plan.nodes.batch import BatchNode
+from gristmill._plan.nodes.sample import SampleNode
+from gristmill._plan.nodes.source import SourceNode
+from gristmill.errors import PlanTypeError
+
+
+def explain_unsendable(plan: Node, error: Exception) -> PlanTypeError:
+    """Explain why `dump_plan(plan)` raised `error`: which step, where it was added, what in it.
+
+    >>> import threading
+    >>> lock = threading.Lock()
+    >>> node = SourceNode(site="train.py:12", source=[1, lock])
+    >>> print(explain_unsendable(node, TypeError()))  # doctest: +NORMALIZE_WHITESPACE
+    list(<2 records>), added at train.py:12, cannot be sent to a worker: `data_source[1]` is a
+    _thread.lock. Make it on first use inside the source, or in `worker_init_fn`, or use
+    `worker_count=0`.
+    """
+    for node in _nodes(plan):
+        for name, value in _own_parts(node):
+            what = f"{node.label}, added at {node.site},"
+            place = _PLACES.get(type(node), "transform")
+            explained = _explain(what, name, value, place)
+            if explained is not None:
+                explained.__cause__ = error
+                return explained
+    return _blame_the_whole("The pipeline", error)
+
+
+def explain_unsendable_value(name: str, value: Any, error: Exception) -> PlanTypeError:
+    """Explain the same of an argument that is no node, such as `worker_init_fn`."""
+    explained = _explain(f"`{name}`", name, value, "function")
+    if explained is None:
+        return _blame_the_whole(f"`{name}`", error)
+    explained.__cause__ = error
+    return explained
+
+
+_PLACES: dict[type[Node], str] = {
+    SourceNode: "source",
+    SampleNode: "sampler",
+    BatchNode: "function",
+}
+_ROOTS = {"source": "data_source", "function": "", "batch_function": ""}
+"""What the user calls these fields; a function goes by its own name."""
+
+
+def _explain(what: str, name: str, value: Any, place: str) -> PlanTypeError | None:
+    failure = _failure(value)
+    if failure is None:
+        return None
+    culprit = find_unpicklable(name, value, failure, _failure)
+    return PlanTypeError(
+        f"{what} cannot be sent to a worker: {culprit.tell()}. Make it on first use inside the "
+        f"{place}, or in `worker_init_fn`, or use `worker_count=0`."
+    )
+
+
+def _blame_the_whole(what: str, error: Exception) -> PlanTypeError:
+    explained = PlanTypeError(
+        f"{what} cannot be sent to a worker: {type(error).__name__}: {error}. "
+        "Use `worker_count=0`, or leave out what cannot be pickled."
+    )
+    explained.__cause__ = error
+    return explained
+
+
+def _failure(value: Any) -> Exception | None:
+    try:
+        dump_plan(value, buffer_callback=_discard)
+    except Exception as error:
+        return error
+    return None
+
+
+def _discard(_: PickleBuffer) -> None:
+    """Take the memory of arrays out of a pickle that nobody will load."""
+
+
+def _nodes(plan: Node) -> Iterator[Node]:
+    """Give the nodes of a plan, bottom up."""
+    for parent in parents_of(plan):
+        yield from _nodes(parent)
+    yield plan
+
+
+def _own_parts(node: Node) -> Iterator[tuple[str, Any]]:
+    """Give the parts of a node that are the user's, under the names the user knows them by."""
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if field.name in ("site", "parent", "parents", "name") or value is None:
+            continue
+        name = _ROOTS.get(field.name, field.name)
+        yield name or getattr(value, "__name__", field.name), value

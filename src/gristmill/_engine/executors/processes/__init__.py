@@ -1,0 +1,1 @@
+"""The executor that computes in worker processes."""

@@ -1,0 +1,129 @@
+"""Executor that computes ranges in worker processes: for Python code, on several cores.
+
+Each worker gets another range as soon as it is free, so a slow record delays only its own block;
+results are collected in order. While the first range is late, the workers compute further ones, as
+far as the memory budget allows. A worker that dies is replaced, and its ranges are computed again:
+they are pure functions of the plan, so no element is lost, repeated or changed.
+"""
+
+from typing import final
+
+from gristmill._engine.access.cut import Cut
+from gristmill._engine.blocks.block import Block
+from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.executors.base import Executor
+from gristmill._engine.executors.processes.job import Job
+from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill._engine.executors.scheduling.window import TaskWindow
+from gristmill.errors import ClosedError
+from gristmill.options import ReadOptions
+
+
+@final
+class ProcessExecutor(Executor):
+    """Computes the ranges of one stream in the workers of a pool, which streams may share."""
+
+    block_seconds = 0.016
+    """Longer than inline: each block wakes threads of the parent on cores that workers need."""
+
+    def __init__(
+        self,
+        cut: Cut,
+        pool: WorkerPool,
+        *,
+        buffer_size: int,
+        read: ReadOptions,
+    ) -> None:
+        self._pool = pool
+        self._job = pool.add_stream(Job(cut, read))
+        self._window = TaskWindow(
+            pool.num_workers_per_stream,
+            max_blocks=2 * pool.num_workers,
+            buffer_size=buffer_size,
+            memory_budget_bytes=pool.options.memory_budget_bytes,
+            typical_s=self.block_seconds,
+        )
+        self._is_interrupted = False
+        self._is_closed = False
+        self._is_disposed = False
+
+    def start(self) -> None:
+        """Start the workers without waiting for them."""
+        self._pool.start()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all workers have started."""
+        return self._pool.is_ready
+
+    def take_failure(self) -> BaseException | None:
+        """Return the reason why the workers cannot start, if there is one, and forget it."""
+        return self._pool.take_failure()
+
+    @property
+    def has_room(self) -> bool:
+        return self._window.has_room
+
+    @property
+    def max_positions(self) -> int | None:
+        return self._window.max_positions
+
+    def submit(self, positions: range) -> None:
+        self._pool.start()
+        self._window.append(self._pool.scheduler.submit(positions, job=self._job))
+        self._assign()
+
+    def collect(self, *, has_more: bool) -> BlockResult | None:
+        head = self._window.tasks[0]
+        while not head.is_done:
+            if self._is_interrupted or self._is_closed:
+                raise ClosedError("The worker processes were stopped.")
+            failure = self._pool.take_failure()
+            if failure is not None:
+                return BlockResult(Block.empty(), failure)
+            timeout_s = self._late_timeout_s() if has_more else None
+            if timeout_s == 0.0 and self._window.extend():
+                return None
+            self._pool.wait(timeout_s or None)
+            self._assign()
+        result = self._window.pop()
+        self._update_counters()
+        return result
+
+    def cancel(self) -> None:
+        self._pool.scheduler.cancel(self._window.tasks)
+        self._window.tasks.clear()
+        self._is_interrupted = False
+
+    def interrupt(self) -> None:
+        self._is_interrupted = True
+        self._pool.wake()
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._pool.close_stream()
+        self._pool.wake()
+
+    def dispose(self) -> None:
+        self.cancel()
+        if not self._is_disposed:
+            self._is_disposed = True
+            self._pool.dispose_stream()
+
+    def _assign(self) -> None:
+        self._pool.assign(max_per_worker=self._window.max_per_worker)
+
+    def _late_timeout_s(self) -> float | None:
+        """Return how long to wait for the first task while a worker is idle, or `None`."""
+        scheduler = self._pool.scheduler
+        if scheduler.has_pending or not scheduler.has_idle_worker:
+            return None
+        return self._window.late_timeout_s(scheduler.seconds_on(self._window.tasks[0]))
+
+    def _update_counters(self) -> None:
+        tasks, counters = self._window.tasks, self._pool.counters
+        counters.blocks_ready = sum(task.is_done for task in tasks)
+        counters.blocks_under_way = len(tasks) - counters.blocks_ready
+        counters.shared_bytes = self._pool.shared_bytes
+        counters.num_workers = self._pool.num_workers

@@ -1,0 +1,60 @@
+"""What a worker process runs: first of all it ties itself to its parent.
+
+It is run as a program, by its path, so it imports nothing but the standard library before it has
+the parent's `sys.path`.
+"""
+
+import fcntl
+import io
+import json
+import os
+import signal
+import sys
+import threading
+
+
+def main() -> None:
+    """Run a worker on the two descriptors that the command line names."""
+    line, lifeline = map(int, sys.argv[1:])
+    for descriptor in (line, lifeline):
+        os.set_inheritable(descriptor, False)
+    die_with(lifeline)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    os.register_at_fork(after_in_child=lambda: os.closerange(line, line + 1))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # SIGKILL, the end, flushes nothing
+    sys.argv = ["gristmill-worker"]
+    sys.path[:] = json.loads(os.environ.pop("GRISTMILL_WORKER_PATH"))
+
+    from gristmill._engine.executors.processes.worker_main import run_worker  # noqa: PLC0415 - needs that path
+
+    run_worker(line)
+
+
+def die_with(lifeline: int) -> None:
+    """Have the kernel kill this process when the other end of the lifeline closes.
+
+    A signal needs no help from Python, which may be busy in C code with the interpreter's lock.
+    """
+    if not hasattr(fcntl, "F_SETSIG"):
+        threading.Thread(target=_exit_at_end_of, args=(lifeline,), daemon=True).start()
+        return
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
+    try:
+        os.read(lifeline, 1)
+    except BlockingIOError:
+        return
+    os._exit(1)  # it had closed before
+
+
+def _exit_at_end_of(lifeline: int) -> None:
+    os.read(lifeline, 1)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

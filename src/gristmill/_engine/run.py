@@ -1,0 +1,184 @@
+"""A plan that runs, can say where it stands, and goes on from there: what both faces share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+from gristmill._checkpoint.mismatch import check_shard
+from gristmill._checkpoint.state import Position, State, decode_state, encode_state
+from gristmill._engine.build import Settings
+from gristmill._engine.flat_map_cursor import cursor_after
+from gristmill._engine.stream import Stream
+from gristmill._plan.nodes.base import Node, Step
+from gristmill._plan.nodes.batch import BatchNode
+from gristmill._plan.nodes.dataset import AccessNode
+from gristmill._plan.nodes.sample import SampleNode
+from gristmill._plan.nodes.stream import HintNode
+from gristmill._plan.reshard import reshard_plan
+from gristmill._plan.sharding import has_contiguous_shards, shard_of
+from gristmill.errors import StateError
+from gristmill.types import Cursor
+
+
+@final
+class Run:
+    """The stream of a plan, and what its states belong to: `description`.
+
+    Where it goes on with what other shards have left, it runs another plan: that of its shard of
+    the rest. If all shards go in lockstep, each knows where all of them stand.
+    """
+
+    def __init__(
+        self,
+        plan: Node,
+        settings: Settings,
+        description: Mapping[str, Any],
+        *,
+        is_lockstep: bool = False,
+    ) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._description = description
+        self._is_lockstep = is_lockstep
+        self._shard = shard_of(plan)
+        self._is_contiguous: bool = has_contiguous_shards(plan)
+        self._shard_history: tuple[tuple[Cursor, ...], ...] = ()
+        self._running = plan
+        self.stream = Stream(plan, settings)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Where it stands, as JSON."""
+        return self.bookmark()()
+
+    def bookmark(self) -> Callable[[], dict[str, Any]]:
+        """Note where it stands; what is called later gives that state, wherever it is then."""
+        find, shard_history, is_contiguous = (
+            self.stream.bookmark(),
+            self._shard_history,
+            self._is_contiguous,
+        )
+
+        def state() -> dict[str, Any]:
+            position = find()
+            if self._is_lockstep:
+                taken = shard_history[0][0][0] if shard_history else 0
+                number = taken + position.cursor[0] * self._shard.shard_count
+                whole = State(positions=(Position((number,)),), shard=None)
+                return encode_state(whole, self._description)
+            part = State(
+                positions=(position,),
+                shard=self._index_and_count,
+                shard_history=shard_history,
+                is_contiguous=is_contiguous,
+            )
+            return encode_state(part, self._description)
+
+        return state
+
+    def restore(self, given: Any, *, validates: bool = True) -> None:
+        """Go on from a state. One that does not fit is refused and changes nothing."""
+        if self._is_lockstep and isinstance(given, dict) and "global_next_index" in given:
+            given = self._from_elastic(given["global_next_index"])
+        state = decode_state(given, self._description if validates else None)
+        is_alike = state.is_contiguous == has_contiguous_shards(self._plan) or bool(
+            state.shard_history
+        )
+        if state.shard is not None:
+            check_shard(state.shard, self._index_and_count)
+            if not is_alike:
+                raise StateError(
+                    "The state belongs to another order: here each shard is a piece of the records "
+                    "and there every n-th of them, or the other way round. Give the shard options "
+                    "to the sampler or to the loader, as before."
+                )
+            self._go_to(state, state.shard_history, state.positions[0])
+        elif len(state.positions) == self._shard.shard_count and is_alike:
+            self._go_to(state, state.shard_history, state.positions[self._shard.shard_index])
+        else:
+            cursors = tuple(position.cursor for position in state.positions)
+            mine = state.positions[self._shard.shard_index :: self._shard.shard_count]
+            skipped = [record for position in mine for _, record in position.skipped]
+            self._go_to(state, (*state.shard_history, cursors), None, skipped)
+
+    def _from_elastic(self, number: Any) -> dict[str, Any]:
+        """Take what Grain's `ElasticIterator` tells."""
+        if not _is_count(number):
+            raise StateError(f"The state is corrupt: it stands at {number!r:.100}.")
+        return encode_state(State(positions=(Position((number,)),), shard=None), self._description)
+
+    def go_after(self, num_records: int, pieces: Sequence[int] = ()) -> None:
+        """Go on after some records and, of each flat map bottom up, some pieces of what is next."""
+        self._check((num_records, *pieces), self.stream.cursor, _base(self._plan))
+        cursor = cursor_after(self._plan, self._settings, num_records=num_records, pieces=pieces)
+        position = Position(cursor)
+        is_contiguous = has_contiguous_shards(self._plan)
+        self._go_to(State(positions=(position,), is_contiguous=is_contiguous), (), position)
+
+    def _go_to(
+        self,
+        state: State,
+        shard_history: tuple[tuple[Cursor, ...], ...],
+        position: Position | None,
+        skipped: Any = (),
+    ) -> None:
+        plan, stream = self._running, self.stream
+        is_same = shard_history == self._shard_history and (
+            not shard_history or state.is_contiguous == self._is_contiguous
+        )
+        try:
+            if not is_same:
+                plan = self._plan
+                if shard_history:
+                    contiguous = state.is_contiguous
+                    plan = reshard_plan(plan, shard_history, self._shard, is_contiguous=contiguous)
+            if not (is_same and (stream.seeks_at_once or _has_positions(plan))):
+                stream = Stream(plan, self._settings)
+            start = stream.cursor
+            if position is None:
+                position = Position(start, tuple((start, record) for record in skipped))
+            self._check(position.cursor, start, _base(plan))
+            stream.seek(position)
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+            if isinstance(error, StateError):
+                raise
+            raise StateError(
+                "The state is corrupt: it does not fit the pipeline it belongs to. Restore an "
+                "earlier checkpoint."
+            ) from error
+        if stream is not self.stream:
+            self.stream.close()
+            self.stream, self._running, self._shard_history = stream, plan, shard_history
+            self._is_contiguous = state.is_contiguous
+
+    @staticmethod
+    def _check(cursor: Cursor, start: Cursor, base: Node) -> None:
+        """Refuse a cursor that cannot be one of this stream, before anything has changed."""
+        told, fits = "", len(cursor) == len(start) and all(map(_is_count, cursor[1:]))
+        if isinstance(base, SampleNode | AccessNode):
+            fits = fits and _is_count(cursor[0]) and cursor[0] <= base.length()
+            told = f", the stream has {base.length()} records"
+        if not fits:
+            raise StateError(
+                f"The state is corrupt: it stands at {cursor!r:.100}{told}. Restore an earlier "
+                "checkpoint."
+            )
+
+    @property
+    def _index_and_count(self) -> tuple[int, int]:
+        return self._shard.shard_index, self._shard.shard_count
+
+
+def _has_positions(plan: Node) -> bool:
+    """Tell whether its cursors are numbers only, so that a look tells if one fits."""
+    return isinstance(_base(plan), SampleNode | AccessNode)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _base(plan: Node) -> Node:
+    """Give what the topmost steps stand on."""
+    while isinstance(plan, Step | BatchNode | HintNode):
+        plan = plan.parent
+    return plan

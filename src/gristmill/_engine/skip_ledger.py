@@ -1,0 +1,60 @@
+"""The bad records that a stream has skipped, and the budget for them."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import final
+
+from gristmill._checkpoint.skipped_record import SkippedRecord
+from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.error_notes import add_note_once
+from gristmill.types import Cursor
+
+logger = logging.getLogger("gristmill")
+
+LedgerEntry = tuple[Cursor, SkippedRecord]
+"""The cursor after a skipped record, and the record."""
+
+
+@final
+class SkipLedger:
+    """The skipped records of a stream in order, at most `budget` of them."""
+
+    def __init__(self, budget: int, entries: Iterable[LedgerEntry] = ()) -> None:
+        """Continue a ledger from the entries of a state."""
+        self._budget = budget
+        self._entries = list(entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def records(self) -> list[SkippedRecord]:
+        """The skipped records."""
+        return [record for _, record in self._entries]
+
+    def entries_until(self, cursor: Cursor) -> tuple[LedgerEntry, ...]:
+        """Return the entries of the records before a cursor."""
+        return tuple(entry for entry in self._entries if entry[0] <= cursor)
+
+    def add(self, result: BlockResult) -> BlockResult:
+        """Enter the records that were skipped in a block.
+
+        Returns:
+            The result; if a record exceeds the budget, cut before that record, with its error.
+        """
+        for skip in sorted(result.skips, key=lambda skip: skip.cursor):
+            if self._entries and skip.cursor <= self._entries[-1][0]:
+                continue  # entered before: the records from here on have been read twice
+            if len(self._entries) >= self._budget:
+                add_note_once(
+                    skip.error,
+                    f"{self._budget} bad records were skipped before it, which is the `budget` of "
+                    "`SkipErrors`.",
+                )
+                block = result.block
+                num_before = block.lineage.num_until(skip.cursor) if len(block) else 0
+                return replace(result, block=block[:num_before], error=skip.error)
+            self._entries.append((skip.cursor, skip.record))
+            logger.warning("Skipped a bad record: %s", skip.record)
+        return result

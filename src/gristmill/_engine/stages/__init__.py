@@ -1,0 +1,1 @@
+"""Stages that run in order, each pulling blocks from the one below."""

@@ -1,0 +1,164 @@
+"""Stages: what runs in order, in the consumer, each pulling blocks from the one below."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import final
+
+from gristmill._base.resumable_puller import Producer
+from gristmill._engine.blocks.block import Block
+from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._metrics.counters import StepClock
+from gristmill._metrics.profiler import traced
+from gristmill.types import Cursor
+
+
+class Stage(ABC):
+    """Gives the blocks of a stream one after the other."""
+
+    @abstractmethod
+    def pull(self) -> BlockResult | None:
+        """Give what comes next, perhaps no element at all; `None` at the end.
+
+        After an error the stage may only be told to `seek`.
+        """
+
+    @property
+    @abstractmethod
+    def start(self) -> Cursor:
+        """Where the stream begins."""
+
+    @abstractmethod
+    def seek(self, cursor: Cursor) -> Cursor:
+        """Go on from a cursor, and forget what was read ahead; give the cursor in local numbers."""
+
+    @property
+    @abstractmethod
+    def needs_thread(self) -> bool:
+        """Whether it has to be pulled by a thread of its own, which Ctrl-C never hits."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Make a `pull` in another thread end soon; the stage is closed or told to seek next."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End whatever runs for it. Any thread may call this, also while another one pulls."""
+
+    @abstractmethod
+    def dispose(self) -> None:
+        """Let go of everything, after `close`; whoever calls this has the stage to himself."""
+
+
+@final
+class StageProducer(Producer[BlockResult, Cursor]):
+    """A stage as the producer of a `ResumablePuller`."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._has_failed = False
+
+    def produce(self) -> BlockResult:
+        result = None if self._has_failed else self._stage.pull()
+        if result is None:
+            raise StopIteration
+        self._has_failed = result.error is not None  # only `seek` may follow
+        return result
+
+    def seek(self, position: Cursor) -> None:
+        self._stage.seek(position)
+        self._has_failed = False
+
+    def interrupt(self) -> None:
+        self._stage.interrupt()
+
+    def close(self) -> None:
+        self._stage.close()
+
+    def dispose(self) -> None:
+        self._stage.dispose()
+
+
+class UpperStage(Stage):
+    """A stage that pulls from another one."""
+
+    def __init__(self, parent: Stage) -> None:
+        self.parent = parent
+
+    @property
+    def start(self) -> Cursor:
+        return self.parent.start
+
+    @property
+    def needs_thread(self) -> bool:
+        return self.parent.needs_thread
+
+    def interrupt(self) -> None:
+        self.parent.interrupt()
+
+    def close(self) -> None:
+        self.parent.close()
+
+    def dispose(self) -> None:
+        self.parent.dispose()
+
+
+@final
+class NamedStage(UpperStage):
+    """Another stage, whose work has a name in profiles."""
+
+    def __init__(self, parent: Stage, name: str) -> None:
+        super().__init__(parent)
+        self._name = name
+
+    def pull(self) -> BlockResult | None:
+        with traced(self._name):
+            return self.parent.pull()
+
+    def seek(self, cursor: Cursor) -> Cursor:
+        return self.parent.seek(cursor)
+
+
+@final
+class StepStage(UpperStage):
+    """Runs a step on each block from below."""
+
+    def __init__(
+        self, run: Callable[[Block], BlockResult], parent: Stage, clock: StepClock
+    ) -> None:
+        super().__init__(parent)
+        self._run = run
+        self._clock = clock
+        self._skip = CursorFilter()
+
+    def pull(self) -> BlockResult | None:
+        result = self.parent.pull()
+        if result is None:
+            return None
+        made = result.then(self._run)
+        self._clock.add(made.step_seconds[-1])
+        return self._skip.drop(made)
+
+    def seek(self, cursor: Cursor) -> Cursor:
+        local = self.parent.seek(cursor)
+        self._skip = CursorFilter(local)
+        return local
+
+
+@final
+class CursorFilter:
+    """Drops what lies before a local cursor: pieces of a flat map that were already given."""
+
+    def __init__(self, cursor: Cursor | None = None) -> None:
+        self._cursor = cursor
+
+    def drop(self, result: BlockResult) -> BlockResult:
+        """Give the outcome from the cursor on."""
+        cursor, block = self._cursor, result.block
+        if cursor is None:
+            return result
+        passed = block.lineage.num_until(cursor) if len(block) else 0
+        if passed < len(block):
+            self._cursor = None
+        skips = tuple(skip for skip in result.skips if skip.cursor > cursor)
+        return replace(result, block=block[passed:], skips=skips)

@@ -1,0 +1,49 @@
+"""Batches of elements that arrive in order."""
+
+import time
+from typing import final
+
+from gristmill._engine.access.batch import batch_ends, make_batches
+from gristmill._engine.blocks.block import Block, concatenate
+from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.stages.base import Stage, UpperStage
+from gristmill._metrics.counters import StepClock
+from gristmill._metrics.profiler import named
+from gristmill._plan.nodes.batch import BatchNode
+from gristmill.types import Cursor
+
+
+@final
+class BatchStage(UpperStage):
+    """Stacks elements in the order in which they arrive; keeps those of an incomplete batch."""
+
+    def __init__(self, node: BatchNode, parent: Stage, clock: StepClock) -> None:
+        super().__init__(parent)
+        self._node = node
+        self._make = named(node.label, make_batches)
+        self._clock = clock
+        self._pending: list[Block] = []
+
+    def pull(self) -> BlockResult | None:
+        result = self.parent.pull()
+        if result is not None and len(result.block):
+            self._pending.append(result.block)
+        count = sum(map(len, self._pending))
+        is_last = result is None and not self._node.drop_remainder
+        num_ready = count if is_last else count - count % self._node.size
+        if not num_ready:
+            return result if result is None else result.with_block(Block.empty())
+        start = time.perf_counter()
+        block = concatenate(self._pending)
+        self._pending = [block[num_ready:]] if num_ready < count else []
+        result = BlockResult(Block.empty()) if result is None else result
+        ends = batch_ends(self._node.size, num_ready)
+        batches = result.with_block(block[:num_ready]).then(
+            lambda block: self._make(self._node, block, ends)
+        )
+        self._clock.add(time.perf_counter() - start)
+        return batches
+
+    def seek(self, cursor: Cursor) -> Cursor:
+        self._pending = []
+        return self.parent.seek(cursor)

@@ -1,0 +1,80 @@
+"""Put the steps that run in order on top of what an executor computes."""
+
+from collections.abc import Callable, Sequence
+
+from gristmill._engine.access.context import ReadContext
+from gristmill._engine.access.cut import Cut
+from gristmill._engine.access.reader import open_step
+from gristmill._engine.executors.base import Executor
+from gristmill._engine.stages.base import Stage, StepStage
+from gristmill._engine.stages.batch import BatchStage
+from gristmill._engine.stages.ranges import RangeStage
+from gristmill._metrics.counters import Counters, StepClock
+from gristmill._plan.nodes.base import Step
+from gristmill._plan.nodes.batch import BatchNode
+
+
+def stack_stages(
+    cut: Cut,
+    executor: Executor,
+    counters: Counters,
+    first_step: int = 0,
+    *,
+    length: int | None = None,
+    needs_thread: bool = False,
+) -> Stage:
+    """Give the stage of the steps over the first `length` positions; by default, over all.
+
+    The counters count them from `first_step` on. Where they count fewer, the stage is of those.
+    """
+    stage: Stage = RangeStage(
+        executor,
+        length=cut.base.length() if length is None else length,
+        num_needed=_need(cut) if length is None else _all,
+        records_per_position=cut.base.records_per_position,
+        num_flat_maps=cut.num_flat_maps,
+        counters=counters,
+        first_step=first_step,
+        num_sources=cut.plan.num_sources,
+        reads_many=cut.plan.reads_many,
+        needs_thread=needs_thread,
+    )
+    return stack_steps(
+        stage,
+        cut.steps[cut.num_read :],
+        counters.steps[first_step + 1 + cut.num_read :],
+    )
+
+
+def stack_steps(
+    stage: Stage, steps: Sequence[Step | BatchNode], clocks: Sequence[StepClock]
+) -> Stage:
+    """Give the stage of as many steps as there are clocks, on top of another stage."""
+    for number, (step, clock) in enumerate(zip(steps, clocks, strict=False), start=1):
+        if isinstance(step, BatchNode):
+            stage = BatchStage(step, stage, clock)
+        else:
+            context = ReadContext(by_index=False, steps_above=steps[number:])
+            stage = StepStage(open_step(step, context), stage, clock)
+    return stage
+
+
+def _need(cut: Cut) -> Callable[[int], int]:
+    """Tell how many of the positions left are read: those of a batch that is dropped are not."""
+    above = [] if cut.skips_errors else cut.steps[cut.num_read :]
+    batches = [step for step in above if isinstance(step, BatchNode) and step.is_dense]
+
+    def num_needed(num_left: int) -> int:
+        count = num_left
+        for batch in batches:
+            full, rest = divmod(count, batch.size)
+            count = full + (rest > 0 and not batch.drop_remainder)
+        for batch in batches:
+            count *= batch.size
+        return min(count, num_left)
+
+    return num_needed
+
+
+def _all(num_left: int) -> int:
+    return num_left

@@ -1,0 +1,1 @@
+"""Stages that keep state from one element to the next."""

@@ -1,0 +1,1 @@
+"""Packing documents into rows of a fixed length."""

@@ -1,0 +1,1 @@
+"""Decisions made by measuring: block sizes, executors, prefetching."""

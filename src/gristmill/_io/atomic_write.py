@@ -1,0 +1,34 @@
+"""Write files atomically: a file exists with all of its content, or not at all."""
+
+import os
+import uuid
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+Buffer: TypeAlias = "bytes | memoryview[int]"
+
+
+def write_atomically(path: Path, buffers: Iterable[Buffer]) -> None:
+    """Write a temporary file in the same folder and rename it to `path` once it is complete.
+
+    Missing folders are created. On an error, the temporary file is removed.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomically(Path(folder, "new", "file"), [b"a", b"b"])
+    ...     Path(folder, "new", "file").read_bytes()
+    b'ab'
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".part-{uuid.uuid4().hex}")
+    try:
+        with open(temporary, "xb") as file:  # follows the umask; `mkstemp` makes private files
+            for buffer in buffers:
+                file.write(buffer)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,132 @@
+"""Build an index of a file in one pass, and save it for the next time."""
+
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill._base.progress import progress
+from gristmill._io.atomic_write import write_atomically
+from gristmill._io.cache import cache_folder
+from gristmill._io.file import File, FileRef
+from gristmill.types import Indices
+
+INDEX_SUFFIX = ".gristmill-index"
+"""The suffix of index files. Patterns for data files skip them."""
+
+_NAME_PREFIX = "array "
+"""In front of each array name, because some names are also parameters of `np.savez`."""
+
+_MAGIC = b"gristmill index 1\n"
+
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+Header: TypeAlias = Mapping[str, str | int]
+
+
+def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[str, NDArray[Any]]:
+    """Return the index of a file: the saved one if it is up to date, otherwise a new one.
+
+    A new index is saved beside the file, as `NAME.KIND.gristmill-index`. If that is not possible,
+    it is saved in the user's cache folder. If neither is possible, it is built each time.
+
+    Args:
+        file: The file to index.
+        kind: What the index holds. A file may have one index of each kind.
+        build: Reads the file and returns the named arrays of the index.
+    """
+    header = {"kind": kind, "size": file.ref.size, "version": file.ref.version}
+    paths = _index_paths(file.ref, kind)
+    for path in paths:
+        saved = _load(path, header)
+        if saved is not None:
+            return saved
+    with progress(f"Indexing {file.ref.name}", total=file.ref.size, unit="B") as advance:
+        built = dict(build(_ProgressFile(file, advance)))
+    for path in paths:
+        if _save(path, header, built):
+            break
+    return built
+
+
+@final
+class _ProgressFile(File):
+    """A file that reports how far it has been read."""
+
+    def __init__(self, file: File, advance: Callable[[int], None]) -> None:
+        self._file = file
+        self._advance = advance
+        self._reported = 0
+
+    @property
+    def ref(self) -> FileRef:
+        return self._file.ref
+
+    def read(self, starts: Sequence[int] | Indices, stops: Sequence[int] | Indices) -> list[bytes]:
+        data = self._file.read(starts, stops)
+        if len(stops):
+            self._report(int(max(stops)))
+        return data
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        for chunk in self._file.chunks(start, stop):
+            yield chunk
+            start += len(chunk)
+            self._report(start)
+
+    def local_path(self) -> Path:
+        return self._file.local_path()
+
+    def _report(self, offset: int) -> None:
+        self._advance(max(0, offset - self._reported))
+        self._reported = max(offset, self._reported)
+
+
+def _index_paths(ref: FileRef, kind: str) -> list[Path]:
+    """Return where the index of a file may be saved, best first."""
+    folder = cache_folder() / "indexes"
+    if not ref.is_local:
+        return [folder / f"{_hash(ref.path, kind)}{INDEX_SUFFIX}"]
+    path = Path(ref.path)
+    return [
+        path.with_name(f"{path.name}.{kind}{INDEX_SUFFIX}"),
+        folder / f"{_hash(str(path.absolute()), kind)}{INDEX_SUFFIX}",
+    ]
+
+
+def _hash(path: str, kind: str) -> str:
+    return hashlib.sha256(f"{path}\n{kind}".encode()).hexdigest()[:32]
+
+
+def _load(path: Path, header: Header) -> dict[str, NDArray[Any]] | None:
+    """Return the saved index if it is intact and belongs to this version of the file."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    expected = _MAGIC + json.dumps(header).encode() + b"\n"
+    body = memoryview(data)[len(expected) + 4 :]
+    checksum = data[len(expected) : len(expected) + 4]
+    if not data.startswith(expected) or checksum != zlib.crc32(body).to_bytes(4, "little"):
+        return None
+    with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+        return {name.removeprefix(_NAME_PREFIX): arrays[name] for name in arrays.files}
+
+
+def _save(path: Path, header: Header, arrays: Arrays) -> bool:
+    """Write an index atomically; return whether that was possible."""
+    body = io.BytesIO()
+    named: dict[str, Any] = {f"{_NAME_PREFIX}{name}": array for name, array in arrays.items()}
+    np.savez(body, **named)
+    checksum = zlib.crc32(body.getbuffer()).to_bytes(4, "little")
+    content = [_MAGIC, json.dumps(header).encode(), b"\n", checksum, body.getbuffer()]
+    try:
+        write_atomically(path, content)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,112 @@
+"""Retry failed requests to a store, with exponential backoff."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from gristmill.errors import (
+    FileError,
+    ForbiddenFileError,
+    MissingFileError,
+    StoreError,
+)
+from gristmill.options import StorageOptions
+
+INITIAL_BACKOFF_S = 0.1
+"""The maximum wait before the first retry. It doubles for each further retry."""
+
+MAX_BACKOFF_S = 20.0
+
+_MISSING_STATUSES = (404, 410)
+_FORBIDDEN_STATUSES = (401, 403)
+_RETRYABLE_STATUSES = (408, 409, 425, 429)
+"""Client errors (4xx) that may not occur again."""
+
+T = TypeVar("T")
+
+
+async def with_retries(
+    request: Callable[[], Awaitable[T]],
+    *,
+    address: str,
+    gate: asyncio.Semaphore,
+    options: StorageOptions,
+) -> T:
+    """Return the result of a request, retrying it as often as the options allow.
+
+    Args:
+        request: Makes the request. Called once per attempt.
+        address: The address of the file, for error messages.
+        gate: Limits the number of concurrent requests. The time spent waiting for it, and the
+            waits between attempts, do not count towards the time limit of a request.
+        options: The number of retries and the time limit.
+
+    Raises:
+        FileError: If the request cannot succeed, or all attempts failed.
+    """
+    for attempt in range(options.num_retries + 1):
+        if attempt:
+            backoff_s = min(INITIAL_BACKOFF_S * 2 ** (attempt - 1), MAX_BACKOFF_S)
+            # Random, because many clients that fail together must not retry together.
+            await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))
+        try:
+            async with gate:
+                return await asyncio.wait_for(request(), options.timeout_s)
+        except Exception as error:
+            cause = _root_cause(error)
+            permanent = _as_permanent(cause, address)
+            if permanent is not None:
+                raise permanent from error
+            if attempt == options.num_retries:
+                raise _exhausted(cause, address, options) from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _root_cause(error: Exception) -> Exception:
+    """Return the cause of an error: fsspec raises `FileNotFoundError` for any HTTP problem."""
+    cause = error.__cause__
+    is_from_aiohttp = type(cause).__module__.partition(".")[0] == "aiohttp"
+    is_transient = is_from_aiohttp or isinstance(cause, ConnectionError | TimeoutError)
+    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and is_transient:
+        return _root_cause(cause)
+    return error
+
+
+def _as_permanent(error: Exception, address: str) -> FileError | None:
+    """Return the error to raise at once, or `None` if a retry may succeed."""
+    status: object = getattr(error, "status", None)
+    if isinstance(error, FileError) and not isinstance(error, StoreError):
+        return error
+    if isinstance(error, FileNotFoundError) or status in _MISSING_STATUSES:
+        return MissingFileError("There is no such file. Check the address.", path=address)
+    if isinstance(error, PermissionError) or status in _FORBIDDEN_STATUSES:
+        return ForbiddenFileError(
+            "The store does not allow this process to read the file. Pass credentials with "
+            "`StorageOptions(filesystem={...})`, or set them in the environment.",
+            path=address,
+        )
+    is_client_error = isinstance(status, int) and 400 <= status < 500
+    if is_client_error and status not in _RETRYABLE_STATUSES:
+        return StoreError(f"The store answered {status}: {error}.", path=address)
+    if isinstance(error, TypeError | ValueError | NotImplementedError | IsADirectoryError):
+        return StoreError(f"The store cannot be read like this: {_describe(error)}.", path=address)
+    return None
+
+
+def _exhausted(error: Exception, address: str, options: StorageOptions) -> StoreError:
+    if isinstance(error, TimeoutError):
+        reason = f"it took longer than {options.timeout_s:g} s"
+    else:
+        reason = _describe(error)
+    num_attempts = options.num_retries + 1
+    return StoreError(
+        f"The store did not return the file in {num_attempts} attempt{'s' * (num_attempts > 1)}; "
+        f"the last error: {reason}. Try again later, or raise `num_retries` or `timeout_s` in "
+        "`StorageOptions`.",
+        path=address,
+    )
+
+
+def _describe(error: Exception) -> str:
+    return (str(error) or type(error).__name__).rstrip(".")

@@ -1,0 +1,1 @@
+"""What happened: counters that the engine writes and users read."""

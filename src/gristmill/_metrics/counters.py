@@ -1,0 +1,122 @@
+"""Counters that the engine updates once per block, never per element.
+
+Each counter is written by one thread at a time (the one that pulls the stage, or the consumer), so
+none needs a lock.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill._metrics.stats import Stats, StepStats
+
+
+@final
+class StepClock:
+    """Seconds spent in one step."""
+
+    __slots__ = ("name", "seconds")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Add some seconds."""
+        self.seconds += seconds
+
+
+@final
+class Counters:
+    """Counters of one iterator.
+
+    >>> counters = Counters(["reading", "Map f"])
+    >>> counters.count_steps((0.5, 0.25))
+    >>> counters.stats().steps[1].elapsed_s
+    0.25
+    """
+
+    def __init__(self, step_names: Sequence[str] = ()) -> None:
+        self.steps = [StepClock(name) for name in step_names]
+        self.executor = "inline"
+        self.num_threads = 0
+        self.num_workers = 0
+        self.restarts = 0
+        self.blocks_ready = 0
+        self.blocks_under_way = 0
+        self.shared_bytes = 0
+        self.skipped = 0
+        self._elements = 0
+        self._num_bytes = 0
+        self._waiting: Sequence[Any] = ()
+        self._bytes_each = 0
+        self._waited_s = 0.0
+        self._first_requested_at: float | None = None
+        self._last_handed_out_at = 0.0
+
+    def add_steps(self, names: Sequence[str]) -> int:
+        """Add clocks for more steps, and return the number of the first one."""
+        self.steps += [StepClock(name) for name in names]
+        return len(self.steps) - len(names)
+
+    def count_steps(self, step_seconds: Sequence[float], *, first: int = 0) -> None:
+        """Add the seconds that a block took in each step, starting with step `first`."""
+        for number, seconds in enumerate(step_seconds, start=first):
+            self.steps[number].seconds += seconds
+
+    def count_block(self, rows: Sequence[Any], *, asked_at: float) -> None:
+        """Count a block whose elements the consumer pops from `rows` one by one."""
+        now = time.perf_counter()
+        if self._first_requested_at is None:
+            self._first_requested_at = asked_at
+        self._last_handed_out_at = now
+        self._waited_s += now - asked_at
+        self._waiting = rows
+        self._bytes_each = num_bytes(rows[0]) if rows else 0
+        self._elements += len(rows)
+        self._num_bytes += self._bytes_each * len(rows)
+
+    def take_back(self) -> None:
+        """Stop counting elements that the consumer has not taken and never will."""
+        self._elements -= len(self._waiting)
+        self._num_bytes -= self._bytes_each * len(self._waiting)
+        self._waiting = ()
+
+    def stats(self) -> Stats:
+        """Return the current values."""
+        started_at = self._first_requested_at
+        return Stats(
+            num_elements=self._elements - len(self._waiting),
+            output_bytes=self._num_bytes - self._bytes_each * len(self._waiting),
+            elapsed_s=0.0 if started_at is None else self._last_handed_out_at - started_at,
+            waited_s=self._waited_s,
+            steps=tuple(StepStats(name=step.name, elapsed_s=step.seconds) for step in self.steps),
+            num_skipped=self.skipped,
+            executor=self.executor,
+            num_threads=self.num_threads,
+            num_workers=self.num_workers,
+            num_restarts=self.restarts,
+            num_blocks_ready=self.blocks_ready,
+            num_blocks_in_flight=self.blocks_under_way,
+            shared_memory_bytes=self.shared_bytes,
+        )
+
+
+def num_bytes(element: Any) -> int:
+    """Return the number of bytes in the arrays and strings of an element.
+
+    >>> num_bytes({"x": np.zeros(4, np.float32), "name": "four"})
+    20
+    """
+    if isinstance(element, np.ndarray | np.generic):
+        return cast("NDArray[Any]", element).nbytes
+    if isinstance(element, str | bytes | bytearray):
+        return len(element)
+    if isinstance(element, dict):
+        return sum(map(num_bytes, cast("dict[Any, Any]", element).values()))
+    if isinstance(element, list | tuple):
+        return sum(map(num_bytes, cast("Sequence[Any]", element)))
+    return 0

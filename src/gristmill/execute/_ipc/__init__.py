@@ -1,1 +1,0 @@
-"""How the parent and its worker processes talk."""

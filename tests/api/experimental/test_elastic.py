@@ -1,0 +1,137 @@
+"""`ElasticIterator`: Grain's elements and resizing where Grain has it, and beyond its limits."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill.checkpoint import gather_states
+from gristmill.errors import PlanError, StateError
+from tests.compat.both_sides import SIDES, ours
+
+STEADY = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+WORKERS = ours.MultiprocessingOptions(num_workers=2)
+
+
+def plain(api: Any, count: int) -> Any:
+    return api.MapDataset.range(count).shuffle(seed=1).map(lambda x: x + 1)
+
+
+def elastic(api: Any, ds: Any, size: int, shard: int, count: int, **options: Any) -> Any:
+    options_of_shard = api.sharding.ShardOptions(shard, count)
+    return api.experimental.ElasticIterator(ds, size, options_of_shard, **options)
+
+
+def taken(iterator: Any, count: int | None = None) -> list[list[int]]:
+    steps = range(10**6 if count is None else count)
+    return [batch.tolist() for _, batch in zip(steps, iterator, strict=False)]
+
+
+@STEADY
+@given(
+    records=st.integers(1, 60),
+    old=st.integers(1, 4),
+    new=st.integers(1, 4),
+    steps=st.integers(0, 5),
+    draw=st.data(),
+)
+def test_it_is_grains_before_and_after_a_resize(
+    records: int, old: int, new: int, steps: int, draw: st.DataObject
+):
+    sizes = [count * draw.draw(st.integers(1, 3)) for count in (old, new)]
+    steps = min(steps, records // sizes[0])
+    runs: list[Any] = []
+    for api in SIDES:
+        before = [
+            iter(elastic(api, plain(api, records), sizes[0], shard, old)) for shard in range(old)
+        ]
+        first = [taken(iterator, steps) for iterator in before]
+        after = [elastic(api, plain(api, records), sizes[1], shard, new) for shard in range(new)]
+        for iterator in after:
+            iterator.set_state(before[-1].get_state())
+        runs.append((first, [taken(iter(iterator)) for iterator in after]))
+    assert runs[1] == runs[0]
+
+
+def test_a_state_of_grains_is_taken():
+    theirs, mine = (elastic(api, plain(api, 24), 4, 1, 2) for api in SIDES)
+    next(theirs)
+    mine.set_state(theirs.get_state())
+    assert taken(iter(mine)) == taken(iter(theirs))
+    for wrong in (-1, 1.5, "8", None):
+        with pytest.raises(StateError, match="corrupt: it stands at"):
+            mine.set_state({"global_next_index": wrong})
+
+
+def test_it_is_one_iterator_as_in_grain():
+    ds = elastic(ours, plain(ours, 24), 4, 0, 2)
+    assert iter(ds) is iter(ds)
+    first = next(ds).tolist()
+    state = ds.get_state()
+    rest = taken(iter(ds))
+    ds.set_state(state)
+    assert [first, *taken(iter(ds))] == [first, *rest]
+    ds.close()
+
+
+def filtered(count: int) -> Any:
+    return ours.MapDataset.range(count).shuffle(seed=2).filter(lambda x: x % 3 != 0)
+
+
+def mixed(count: int) -> Any:
+    return ours.MapDataset.mix(
+        [ours.MapDataset.range(count), ours.MapDataset.range(1000, 1000 + count)], [2, 1]
+    )
+
+
+def mixed_streams(count: int) -> Any:
+    parts = [ours.MapDataset.range(first, first + count) for first in (0, 1000)]
+    return ours.IterDataset.mix([part.to_iter_dataset() for part in parts])
+
+
+def packed(count: int) -> Any:
+    ds = ours.MapDataset.range(1, count).map(lambda x: {"t": np.full(1 + x % 6, x)})
+    ds = ours.experimental.FirstFitPackIterDataset(
+        ds.to_iter_dataset(), length_struct={"t": 8}, num_packing_bins=3
+    )
+    return ds.map(lambda row: row["t"])
+
+
+@pytest.mark.parametrize("workers", [None, WORKERS], ids=["inline", "2 workers"])
+@pytest.mark.parametrize("make", [filtered, mixed, mixed_streams, packed])
+def test_beyond_grains_limits_no_record_comes_twice_and_few_are_left_over(make: Any, workers: Any):
+    before = [elastic(ours, make(60), 6, shard, 3) for shard in range(3)]
+    seen = [taken(iter(iterator), 2) for iterator in before]
+    state = gather_states([iterator.get_state() for iterator in before])
+    for shard in range(2):
+        ds = elastic(ours, make(60), 6, shard, 2, multiprocessing_options=workers)
+        with iter(ds) as iterator:
+            iterator.set_state(state)
+            seen.append(taken(iterator))
+    records = [record for part in seen for record in np.ravel(part).tolist() if record]
+    everything = list(elastic(ours, make(60), 1, 0, 1))
+    wanted = [record for batch in everything for record in np.ravel(batch).tolist() if record]
+    if make is packed:  # each document is whole
+        assert {records.count(x) == wanted.count(x) for x in records} == {True}
+    else:
+        assert len(records) == len(set(records))
+    assert {*records} <= {*wanted}
+    # Each of 2 shards leaves out less than a batch; a mix ends with the first that has none left.
+    left_out = len({*wanted} - {*records})
+    assert left_out <= (32 if make is packed else 2 * 3 + (6 if "mixed" in make.__name__ else 0))
+
+
+def test_what_does_not_fit_is_told():
+    with pytest.raises(PlanError, match="must be a multiple of the number of shards, 2, got 5"):
+        elastic(ours, plain(ours, 24), 5, 0, 2)
+    with pytest.raises(PlanError, match="is a shard already"):
+        elastic(ours, plain(ours, 24)[0::2], 4, 0, 2)
+    one, other = (elastic(ours, filtered(30), 4, shard, 2) for shard in range(2))
+    with pytest.raises(StateError, match="0 of 2 there, 1 of 2 here"):
+        other.set_state(one.get_state())
+    with pytest.raises(StateError, match="another source"):
+        elastic(ours, plain(ours, 30), 4, 0, 2).set_state(
+            elastic(ours, plain(ours, 24), 4, 0, 2).get_state()
+        )

@@ -1,0 +1,28 @@
+"""Fixtures of the tests of feeding."""
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.api.feeding.batches import TIMEOUT_S, Find
+
+THREAD_NAME = "gristmill-feed"
+
+
+@pytest.fixture
+def own_threads() -> Iterator[Find]:
+    """Return a function that lists the threads of this test. None may remain after the test."""
+    gc.collect()
+    before = set(threading.enumerate())
+
+    def find() -> list[threading.Thread]:
+        alive = set(threading.enumerate()) - before
+        return [thread for thread in alive if thread.name == THREAD_NAME]
+
+    yield find
+    gc.collect()
+    for thread in find():
+        thread.join(TIMEOUT_S)
+    assert not find()

@@ -1,0 +1,56 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from gristmill._base.extras import lazy_attributes, load_extra
+from gristmill.errors import MissingExtraError
+
+
+def test_a_missing_package_names_the_extra():
+    with pytest.raises(MissingExtraError) as caught:
+        load_extra("no_such_package.part", extra="tables", wanted_by="Reading tables")
+
+    assert str(caught.value) == (
+        "Reading tables needs the package 'no_such_package.part'. Install it with "
+        "`pip install gristmill[tables]`."
+    )
+    assert caught.value.name == "no_such_package.part"
+
+
+def test_a_missing_dependency_of_an_installed_package_keeps_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "half_installed.py").write_text("import no_such_dependency")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ModuleNotFoundError, match="no_such_dependency") as caught:
+        load_extra("half_installed", extra="tables", wanted_by="Reading tables")
+
+    assert not isinstance(caught.value, MissingExtraError)
+
+
+def test_a_package_whose_name_starts_alike_is_another_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "tables_fast.py").write_text("import tables")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "tables", None)
+
+    with pytest.raises(ModuleNotFoundError) as caught:
+        load_extra("tables_fast", extra="tables", wanted_by="Reading tables")
+
+    assert not isinstance(caught.value, MissingExtraError)
+
+
+def test_lazy_attributes_import_their_module_on_first_access(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "lazy_target.py").write_text("value = 3")
+    monkeypatch.syspath_prepend(tmp_path)
+    get_attribute = lazy_attributes("facade", "lazy_target", {"Value": "value"})
+
+    assert "lazy_target" not in sys.modules
+    assert get_attribute("Value") == 3
+    with pytest.raises(AttributeError, match="module 'facade' has no attribute 'value'"):
+        get_attribute("value")

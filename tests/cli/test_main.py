@@ -1,0 +1,80 @@
+"""The command line: help, usage, and errors that name the flags."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gristmill._cli.main import main
+from tests.cli.formats import MAKERS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["inspect", "none.parquet"], "There is no such file"),
+        (["inspect", "notes.txt"], "`--format`"),
+        (["inspect", "a.npz", "--columns", "image"], "`--columns`"),
+        (["inspect", "a.npz", "--format", "parquet"], "not a Parquet file"),
+        (["inspect", "a.npz", "-n", "-1"], "`--records` must be at least 0"),
+        (["inspect", "empty"], "empty"),
+        (["inspect", "a.db", "--query", "DELETE FROM rows"], "`--query`"),
+        (["inspect", "a.db", "--table", "none"], "`--table`"),
+        (["convert", "none.csv", "out"], "There is no such file"),
+        (["convert", "a.npz", "out", "--records-per-shard", "0"], "`--records-per-shard` must be"),
+    ],
+)
+def test_an_error_is_one_line_that_names_the_flag(
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.chdir(tmp_path)
+    MAKERS["numpy"](tmp_path)
+    MAKERS["sqlite"](tmp_path)
+    (tmp_path / "notes.txt").write_text("some notes")
+    (tmp_path / "empty").mkdir()
+
+    assert main(arguments) == 1
+
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("gristmill: ")
+    assert message in stderr
+    assert stderr.count("\n") == 1
+    assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["inspect"], ["convert", "a"], ["convert", "a", "b", "--shard-size", "big"]]
+)
+def test_a_wrong_command_line_prints_the_usage(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ending:
+        main(arguments)
+
+    assert ending.value.code == 2
+    assert "usage: gristmill" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["--help"], ["inspect", "--help"], ["convert", "--help"]])
+def test_help_prints_the_usage(command: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ending:
+        main(command)
+
+    assert ending.value.code == 0
+    printed = capsys.readouterr().out
+    assert "usage: gristmill" in printed
+    assert "%" not in printed
+
+
+def test_the_program_ends_quietly_when_its_output_is_closed(tmp_path: Path):
+    path = MAKERS["numpy"](tmp_path)
+    command = f"{sys.executable} -m gristmill inspect {path} -n 30 | head -n 1"
+
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+
+    assert (done.stdout.split(), done.stderr) == (["format", "numpy"], "")

@@ -1,8 +1,0 @@
-"""Makes `side_by_side` importable whatever import mode pytest runs with."""
-
-import sys
-from pathlib import Path
-
-HERE = str(Path(__file__).parent)
-if HERE not in sys.path:
-    sys.path.insert(0, HERE)

@@ -1,0 +1,145 @@
+"""What every worker gets at its start: packed once, mapped by each."""
+
+import gc
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gristmill._engine.executors.ipc.plan_payload import PlanPayload
+from gristmill._engine.executors.ipc.shared_memory import ALIGNMENT, address_of
+
+InWorker = Callable[..., Any]
+
+
+def copies(thing: Any, count: int = 2) -> list[Any]:
+    """Pack a thing once, and unpack it as often as there would be workers."""
+    package = PlanPayload.pack(thing)
+    given = [
+        next(PlanPayload(os.dup(package.descriptor), package.sizes).unpack()) for _ in range(count)
+    ]
+    os.close(package.descriptor)
+    return given
+
+
+def test_any_thing_comes_out_as_it_went_in():
+    class Local:
+        def __init__(self, values: list[int]) -> None:
+            self.values = values
+
+    one, _ = copies({"text": "x", "f": lambda x: x + 1, "local": Local([1]), "none": None})
+
+    assert one["text"] == "x"
+    assert one["f"](1) == 2
+    assert one["local"].values == [1]
+    assert one["none"] is None
+
+
+ARRAYS = {
+    "large": np.arange(100_000.0).reshape(100, 1000),
+    "small": np.arange(3),
+    "empty": np.zeros((0, 4)),
+    "text": np.array(["a", "bcd"] * 2000),
+    "times": np.arange(5000).astype("M8[s]"),
+    "big endian": np.arange(5000, dtype=">i4"),
+    "columns first": np.asfortranarray(np.arange(6000.0).reshape(60, 100)),
+    "every other": np.arange(10_000)[::2],
+    "objects": np.array([1, "a", None] * 100, dtype=object),
+    "structured": np.zeros(1000, [("a", "i4"), ("b", "f8", (2,))]),
+}
+
+
+def content(array: Any) -> Any:
+    return array.tolist() if array.dtype.hasobject else array.tobytes()
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("is_writeable", [True, False])
+def test_arrays_keep_type_shape_content_and_writability(name: str, is_writeable: bool):
+    array = ARRAYS[name].copy(order="K")
+    array.flags.writeable = is_writeable
+
+    for copy in copies(array):
+        assert copy.dtype == array.dtype
+        assert copy.shape == array.shape
+        assert content(copy) == content(array)
+        assert copy.flags.writeable == is_writeable
+
+
+def test_many_arrays_lie_side_by_side_each_on_a_cache_line():
+    arrays = [np.full(1500 + number, number, np.uint8) for number in range(100, 200)]
+
+    one, other = copies(arrays)
+
+    for original, array, again in zip(arrays, one, other, strict=True):
+        assert address_of(array) % ALIGNMENT == 0
+        assert array.tolist() == again.tolist() == original.tolist()
+        assert address_of(array) != address_of(again)
+
+
+def test_what_one_worker_writes_stays_its_own():
+    original = np.zeros(50_000)
+    one, other = copies(original)
+
+    one[:] = 1.0
+
+    assert one.sum() == 50_000
+    assert other.sum() == 0
+    assert original.sum() == 0
+    other[3] = 5.0
+    assert one[3] == 1.0
+
+
+def test_an_array_in_two_places_is_packed_once():
+    array = np.zeros(1_000_000, np.uint8)
+    package = PlanPayload.pack([array, array, {"again": array}])
+
+    assert 1_000_000 <= sum(package.sizes) < 1_010_000
+    first, second, third = next(package.unpack())
+    assert first is second is third["again"]
+
+
+def test_arrays_are_not_copied_out_of_the_memory():
+    package = PlanPayload.pack(np.zeros(100_000, np.uint8))
+    writer = os.dup(package.descriptor)
+    array = next(package.unpack())
+
+    os.pwrite(writer, b"\7" * 100_000, os.fstat(writer).st_size - 100_032)  # its last part
+    os.close(writer)
+
+    assert set(array.tolist()) == {7}  # as nobody has written to it here
+
+
+def test_unpacking_closes_the_descriptor():
+    package = PlanPayload.pack(np.arange(1000))
+
+    next(package.unpack())
+
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(package.descriptor)
+
+
+def test_what_cannot_be_packed_leaves_no_descriptor():
+    gc.collect()
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(TypeError, match="lock"):
+        PlanPayload.pack([np.zeros(100_000), threading.Lock()])
+
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_file_that_is_mapped_is_sent_by_its_name(tmp_path: Path):
+    path = tmp_path / "data.bin"
+    np.arange(100_000).tofile(path)
+    array = np.memmap(path, np.int64, "r")
+
+    package = PlanPayload.pack({"whole": array, "part": array[10:20]})
+
+    assert sum(package.sizes) < 10_000
+    given = next(package.unpack())
+    assert given["part"].tolist() == list(range(10, 20))
+    assert given["whole"].sum() == array.sum()

@@ -1,0 +1,73 @@
+"""Jobs are packed once for all workers; one that cannot be pickled is named."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from gristmill._engine.access.cut import Cut
+from gristmill._engine.executors.processes.job import Job, pack_jobs
+from gristmill.errors import PlanTypeError, WorkerError
+from gristmill.options import ReadOptions
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+MakeJob = Callable[..., Job]
+LOCK = threading.Lock()
+
+
+@pytest.fixture
+def make_job(make_cut: Callable[..., Cut]) -> MakeJob:
+    def make(*operations: Any) -> Job:
+        return Job(make_cut(range(20), *operations), ReadOptions())
+
+    return make
+
+
+def hold_lock(number: Any, num_workers: int = 0) -> Any:
+    return number, LOCK
+
+
+def test_what_is_packed_is_what_a_worker_unpacks(make_job: MakeJob):
+    jobs = [make_job(lambda x: x + 1), make_job()]
+    payload = pack_jobs(max, jobs)
+
+    worker_init_fn, unpacked = payload.unpack()
+
+    assert worker_init_fn is max
+    assert [(job.cut.num_read, job.read) for job in unpacked] == [
+        (1, ReadOptions()),
+        (0, ReadOptions()),
+    ]
+
+
+@pytest.mark.parametrize("deadly", [0, 1, 2])
+def test_the_job_that_cannot_be_pickled_is_named(make_job: MakeJob, deadly: int):
+    jobs = [make_job(hold_lock if number == deadly else abs) for number in range(3)]
+
+    with pytest.raises(PlanTypeError, match=r"hold_lock, added at train.py:10, cannot be sent"):
+        pack_jobs(None, jobs)
+
+
+def test_a_worker_init_fn_that_cannot_be_pickled_is_named(make_job: MakeJob):
+    with pytest.raises(PlanTypeError, match=r"`worker_init_fn` cannot be sent .*`LOCK` is a _thr"):
+        pack_jobs(hold_lock, [make_job()])
+
+
+def test_a_lack_of_memory_is_an_error_of_the_workers(
+    make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(num_bytes: int) -> int:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr("gristmill._engine.executors.ipc.plan_payload.create_memory", refuse)
+
+    with pytest.raises(
+        WorkerError,
+        match=r"^The pipeline could not be copied into shared memory: .*No space left on device\.$",
+    ):
+        pack_jobs(None, [make_job()])

@@ -1,0 +1,603 @@
+"""Which way of running a stream is chosen, and that the stream does not notice."""
+
+import contextlib
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import gristmill as gm
+from gristmill._engine import build as _open
+from gristmill._engine.blocks.block import Block
+from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.lineage import DenseLineage
+from gristmill._engine.executors.processes.executor import ProcessExecutor
+from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill._engine.stages.base import Stage
+from gristmill._engine.tuning import autotune as _tune
+from gristmill._engine.tuning.autotune import AutotunedStage, ExecutionStrategy
+from gristmill._metrics.counters import Counters
+from gristmill.types import Cursor
+
+PATIENCE_S = 20.0
+
+WAIT_S = 0.1
+"""Stands for a disk or a network: longer than whatever may come upon a read, such as the garbage
+collector, so that it is mostly waiting all the same."""
+TOTAL = 10**7
+
+
+class Clock:
+    """Stands still but for what a test adds."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(_tune, "time", SimpleNamespace(perf_counter=clock))
+    return clock
+
+
+class Lane(Stage):
+    """Gives the numbers from its cursor on, at so many a second of the test's clock."""
+
+    def __init__(self, clock: Clock, rate: float, *, per_pull: int, every: int = 1) -> None:
+        self.clock = clock
+        self.rate = rate
+        self.per_pull = per_pull
+        self.every = every
+        """Only so many pulls give anything, as where batches are large."""
+        self.next = self.num_pulls = 0
+        self.is_closed = False
+
+    def pull(self) -> BlockResult | None:
+        assert not self.is_closed
+        if self.next >= TOTAL:
+            return None
+        self.clock.now += self.per_pull / self.rate / self.every
+        self.num_pulls += 1
+        if self.num_pulls % self.every:
+            return BlockResult(Block.empty())
+        positions = range(self.next, self.next + self.per_pull)
+        self.next = positions.stop
+        return BlockResult(
+            Block(list(positions), DenseLineage.of_records(positions, num_flat_maps=0))
+        )
+
+    @property
+    def start(self) -> Cursor:
+        return (0,)
+
+    def seek(self, cursor: Cursor) -> Cursor:
+        self.next, self.num_pulls = cursor[0], 0
+        return cursor
+
+    @property
+    def needs_thread(self) -> bool:
+        return False
+
+    def interrupt(self) -> None:
+        """Nobody waits here."""
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def dispose(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass
+class Bench:
+    """A tuned stage over lanes, and what it does in time."""
+
+    clock: Clock
+    lanes: dict[str, Lane]
+    counters: Counters = field(default_factory=lambda: Counters([]))
+    visited: list[str] = field(default_factory=list)
+    num_seen: int = 0
+
+    def __post_init__(self) -> None:
+        self.stage = AutotunedStage([self._way(name) for name in self.lanes], (0,), self.counters)
+
+    def _way(self, name: str) -> ExecutionStrategy:
+        size, _, kind = name.rpartition(" ")
+        lane = self.lanes[name]
+        return ExecutionStrategy(kind=kind, size=int(size or 1), open=lambda: (lane, None))
+
+    @property
+    def way(self) -> str:
+        return str(self.stage._way)
+
+    @property
+    def best(self) -> str:
+        return str(self.stage._best)
+
+    def run(self, seconds: float, *, busy_share: float = 0.0) -> None:
+        """Pull for some time, as a consumer that is busy for a share of it does."""
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            asked_at = self.clock.now
+            outcome = self.stage.pull()
+            assert outcome is not None
+            rows = outcome.block.rows()
+            assert rows == list(range(self.num_seen, self.num_seen + len(rows)))
+            self.num_seen += len(rows)
+            if not self.visited or self.visited[-1] != self.way:
+                self.visited.append(self.way)
+            waited = self.clock.now - asked_at
+            self.clock.now += waited * busy_share / (1 - busy_share)
+
+
+MakeBench = Callable[..., Bench]
+
+
+@pytest.fixture
+def make_bench(clock: Clock) -> MakeBench:
+    """Give a function that makes a bench of lanes by name and rate."""
+
+    def make(per_pull: int = 10, every: int = 1, **rates: float) -> Bench:
+        lanes = {
+            name.strip("_").replace("_", " "): Lane(
+                clock, rate, per_pull=per_pull, every=1 if name == "inline" else every
+            )
+            for name, rate in rates.items()
+        }
+        return Bench(clock, lanes)
+
+    return make
+
+
+def test_what_is_faster_is_found_and_kept(make_bench: MakeBench):
+    bench = make_bench(inline=1000, _2_processes=2000)
+
+    bench.run(5.0)
+
+    assert bench.way == "2 processes"
+    assert bench.counters.executor == "processes"
+    assert bench.counters.num_workers == 2
+    bench.run(300.0)
+    assert bench.best == "2 processes"
+
+
+def test_what_is_no_faster_is_left_again(make_bench: MakeBench):
+    bench = make_bench(inline=1000, _2_processes=1050)
+
+    bench.run(5.0)
+
+    assert bench.visited[:3] == ["inline", "2 processes", "inline"]
+    assert bench.way == "inline"
+    assert bench.counters.executor == "inline"
+    assert bench.counters.num_workers == 0
+
+
+def test_trials_in_vain_become_rare_and_cost_little(make_bench: MakeBench):
+    bench = make_bench(inline=1000, _2_processes=100)
+    bench.run(600.0)
+
+    num_trials = bench.visited.count("2 processes")
+
+    assert 5 <= num_trials <= 20
+    assert bench.num_seen > 0.97 * 600 * 1000
+
+
+def test_a_smaller_crew_that_is_as_fast_takes_over(make_bench: MakeBench):
+    bench = make_bench(inline=1000, _4_processes=3000, _2_processes=2990)
+
+    bench.run(30.0)
+
+    assert bench.best == "2 processes"
+
+
+def test_a_larger_crew_must_gain_something(make_bench: MakeBench):
+    bench = make_bench(inline=1000, _4_processes=3000, _2_processes=2500)
+
+    bench.run(100.0)
+
+    assert bench.best == "4 processes"
+
+
+def test_a_consumer_that_is_busy_is_not_disturbed(make_bench: MakeBench):
+    bench = make_bench(inline=1000, _2_processes=5000)
+
+    bench.run(100.0, busy_share=0.7)
+    assert bench.visited == ["inline"]
+
+    bench.run(10.0)  # and when it waits for data, faster ways are of use
+    assert bench.way == "2 processes"
+
+
+def test_it_goes_on_adapting(make_bench: MakeBench):
+    bench = make_bench(inline=1000, _2_processes=2000)
+    bench.run(10.0)
+    assert bench.way == "2 processes"
+
+    bench.lanes["2 processes"].rate = 500
+
+    bench.run(130.0)
+    assert bench.best == "inline"
+
+
+def test_ways_are_tried_in_turn(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(AutotunedStage, "_may_help", lambda stage, way: True)
+    bench = make_bench(inline=1000, _2_threads=900, _4_threads=900, _2_processes=900)
+
+    bench.run(400.0)
+
+    tried = [name for name in bench.visited if name != "inline"]
+    assert {*tried[0:2]} == {*tried[2:4]} == {*tried[4:6]} == {"2 threads", "2 processes"}
+
+
+def test_more_threads_are_tried_where_some_help(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(AutotunedStage, "_may_help", lambda stage, way: True)
+    bench = make_bench(inline=1000, _2_threads=1900, _4_threads=3500, _8_threads=3400)
+
+    bench.run(60.0)
+
+    assert bench.best == "4 threads"
+
+
+class Probe:
+    """Says at once whether the code that runs keeps the interpreter."""
+
+    def __init__(self, is_held: bool) -> None:
+        self.is_held = is_held
+        self.is_done = True
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_threads_are_only_tried_where_the_code_lets_go_of_the_interpreter(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch, is_held: bool
+):
+    monkeypatch.setattr(_tune, "InterpreterProbe", lambda: Probe(is_held))
+    bench = make_bench(inline=1000, _2_threads=2000)
+
+    bench.run(20.0)
+
+    assert bench.best == ("inline" if is_held else "2 threads")
+    assert ("2 threads" in bench.visited) != is_held
+
+
+@pytest.mark.parametrize("per_second", [0.5, 3, 20])
+def test_large_batches_are_measured_over_as_long_as_they_take(
+    make_bench: MakeBench, per_second: float
+):
+    # Where records are read one by one, most blocks give nothing but part of a batch.
+    bench = make_bench(per_pull=1, every=50, inline=per_second, _2_processes=3 * per_second)
+
+    bench.run(60 / per_second)
+
+    assert bench.best == "2 processes"
+    assert bench.num_seen > 90
+
+
+def test_what_was_read_of_a_batch_is_not_thrown_away_time_after_time(make_bench: MakeBench):
+    bench = make_bench(per_pull=1, every=50, inline=0.01, _2_processes=0.01)
+
+    bench.run(3000.0)
+
+    assert bench.num_seen >= 25  # of 30: a batch takes longer than the longest pause
+
+
+def test_a_stage_that_is_told_to_go_elsewhere_during_a_trial_does(make_bench: MakeBench):
+    bench = make_bench(inline=1000, _2_processes=1000)
+    while bench.way == "inline":
+        bench.run(0.01)
+
+    bench.stage.seek((500_000,))
+    bench.num_seen = 500_000
+
+    bench.run(5.0)
+    assert bench.way == "inline"
+
+
+def test_the_end_comes_again_and_again(make_bench: MakeBench):
+    bench = make_bench(inline=1000, _2_processes=1000)
+    bench.stage.seek((TOTAL,))
+
+    assert bench.stage.pull() is None
+    assert bench.stage.pull() is None
+
+
+def test_a_way_that_is_opened_while_the_stage_is_closed_is_closed_too(clock: Clock):
+    inline, late = (Lane(clock, 1000, per_pull=10) for _ in range(2))
+    is_opened = False
+
+    def open_late() -> tuple[Stage, None]:
+        nonlocal is_opened
+        is_opened = True
+        stage.close()  # as another thread may do, just now
+        return late, None
+
+    stage = AutotunedStage(
+        [
+            ExecutionStrategy(kind="inline", size=1, open=lambda: (inline, None)),
+            ExecutionStrategy(kind="processes", size=2, open=open_late),
+        ],
+        (0,),
+        Counters([]),
+    )
+    while not is_opened:
+        with contextlib.suppress(gm.errors.ClosedError):
+            stage.pull()
+    stage.dispose()
+
+    assert inline.is_closed
+    assert late.is_closed
+
+
+# With real threads and processes.
+
+
+def loader_of(source: Any, *operations: Any, **arguments: Any) -> gm.DataLoader:
+    arguments.setdefault("sampler", gm.IndexSampler(len(source), num_epochs=1, seed=0))
+    return gm.DataLoader(data_source=source, operations=operations, **arguments)
+
+
+class WaitsOnce:
+    """Waits at its first read; the next `count` go on only when all of them are in it together."""
+
+    def __init__(self, size: int, count: int) -> None:
+        self.size = size
+        self.count = count
+        self.everybody = threading.Barrier(count)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> int:
+        if index == 0:
+            threading.Event().wait(WAIT_S)
+        elif index <= self.count:
+            self.everybody.wait(PATIENCE_S)
+        return index
+
+
+@pytest.mark.parametrize("num_threads", [2, 16, 40])
+@pytest.mark.parametrize("operations", [[], [gm.Batch(3)], [lambda x: x, gm.Batch(50)]])
+def test_a_source_that_waits_is_given_to_all_threads_after_the_first_record(
+    num_threads: int, operations: list[Any]
+):
+    source = WaitsOnce(100, num_threads)
+    loader = loader_of(source, *operations, read_options=gm.ReadOptions(num_threads=num_threads))
+
+    with iter(loader) as iterator:
+        seen = [number for element in iterator for number in _numbers(element)]
+
+    assert seen == list(range(100))
+    assert loader.stats().executor == "threads"
+    assert loader.stats().num_threads == num_threads
+
+
+def _numbers(element: Any) -> list[int]:
+    return [element] if isinstance(element, int) else element.tolist()
+
+
+class Together:
+    """In a worker: waits at first; then the records of a batch must be read at the same time."""
+
+    def __init__(self, size: int, batch_size: int) -> None:
+        self.size = size
+        self.batch_size = batch_size
+        self.barrier: Any = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self.barrier = threading.Barrier(self.batch_size)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> int:
+        if index < self.batch_size:
+            threading.Event().wait(WAIT_S)
+        elif index < 2 * self.batch_size:
+            self.barrier.wait(PATIENCE_S)
+        return index
+
+
+def test_a_worker_whose_reads_wait_uses_threads_too():
+    loader = loader_of(
+        Together(64, 8),
+        gm.Batch(8),
+        worker_count=1,
+        read_options=gm.ReadOptions(num_threads=8),
+    )
+    with iter(loader) as iterator:
+        assert [batch.tolist() for batch in iterator] == [
+            list(range(first, first + 8)) for first in range(0, 64, 8)
+        ]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first trial come at once, and wait for processes to be ready."""
+    monkeypatch.setattr(_tune, "WINDOW_SECONDS", 1e-9)
+    monkeypatch.setattr(_tune, "WINDOW_BLOCKS", 1)
+    monkeypatch.setattr(_tune, "WARM_UP_SECONDS", 0.0)
+    monkeypatch.setattr(_tune, "FIRST_TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(_tune, "WAITING_SHARE_FOR_TRIAL", -math.inf)
+    monkeypatch.setattr("gristmill._engine.stages.ranges.MAX_BLOCK_POSITIONS", 2)
+    monkeypatch.setattr(_open, "_num_cores", lambda: 2)
+
+    def wait_until_ready(executor: Any) -> bool:
+        while isinstance(executor, ProcessExecutor) and not executor.is_ready:
+            executor._pool.wait(1.0)
+        return True
+
+    monkeypatch.setattr(_tune, "_is_ready", wait_until_ready)
+
+
+@pytest.fixture
+def prefers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Give a function that lets one kind of executor win all comparisons."""
+
+    def prefer(kind: str) -> None:
+        def end_trial(stage: AutotunedStage, rate: float) -> None:
+            wins = stage._way.kind == kind
+            original(stage, math.inf if wins else -math.inf)
+            if wins:
+                stage._best_rate = math.inf
+
+        original = AutotunedStage._end_trial
+        monkeypatch.setattr(AutotunedStage, "_end_trial", end_trial)
+
+    return prefer
+
+
+READ_INLINE = gm.ReadOptions(num_threads=1)  # no ways with threads
+
+
+@pytest.mark.usefixtures("at_once")
+def test_processes_are_chosen_where_they_are_measured_to_be_faster(
+    prefers: Callable[[str], None],
+):
+    prefers("processes")
+    loader = loader_of(range(300), _compute, worker_count=None, read_options=READ_INLINE)
+
+    with iter(loader) as iterator:
+        assert list(iterator) == [_compute(number) for number in range(300)]
+        stats = iterator.stats()
+
+    assert (stats.executor, stats.num_workers) == ("processes", 2)
+
+
+def _compute(number: int) -> int:
+    return sum(range(number))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_where_processes_are_slower_it_stays_inline_and_ends_them(
+    prefers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+):
+    prefers("inline")
+    ended: list[bool] = []
+    close = WorkerPool.close
+
+    def close_and_note(crew: WorkerPool) -> None:
+        was_running = bool(crew._workers)
+        close(crew)
+        ended.append(was_running)
+
+    monkeypatch.setattr(WorkerPool, "close", close_and_note)
+    loader = loader_of(range(15), _compute, worker_count=None, read_options=READ_INLINE)
+
+    with iter(loader) as iterator:
+        assert list(iterator) == [_compute(number) for number in range(15)]
+        tuned: Any = iterator._run.stream._stage
+
+    assert tuned._best.kind == "inline"
+    assert any(ended)
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.INFO, logger="gristmill"):
+        yield caplog
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_cannot_be_sent_to_a_worker_runs_inline(
+    prefers: Callable[[str], None], log: pytest.LogCaptureFixture
+):
+    prefers("processes")
+    lock = threading.Lock()
+
+    def step(number: int) -> int:
+        with lock:
+            return number
+
+    loader = loader_of(range(100), step, worker_count=None, read_options=READ_INLINE)
+
+    assert list(loader) == list(range(100))
+    assert "2 processes cannot be used" in log.text
+
+
+class OnlyHere:
+    """A source that no worker can load, such as one from a module that is not there."""
+
+    def __len__(self) -> int:
+        return 200
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __setstate__(self, state: Any) -> None:
+        raise ModuleNotFoundError("No module named 'only_here'")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"x": 1}
+
+
+@pytest.mark.usefixtures("at_once")
+def test_workers_that_cannot_start_do_not_end_a_stream_that_runs_without_them(
+    prefers: Callable[[str], None],
+):
+    prefers("processes")
+    loader = loader_of(OnlyHere(), worker_count=None, read_options=READ_INLINE)
+
+    with iter(loader) as iterator:
+        assert list(iterator) == list(range(200))
+        assert iterator.stats().executor == "inline"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_elements_that_workers_cannot_send_are_made_inline(prefers: Callable[[str], None]):
+    prefers("processes")
+    loader = loader_of(
+        range(200),
+        lambda number: (number, threading.Lock()),
+        worker_count=None,
+        read_options=READ_INLINE,
+    )
+
+    with iter(loader) as iterator:
+        assert [number for number, _ in iterator] == list(range(200))
+
+
+class CountsReads:
+    def __init__(self, size: int, most: int) -> None:
+        self.size = size
+        self.most = most
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> int:
+        self.reads += 1
+        assert self.reads <= self.most, "the same records are read again and again"
+        return index
+
+
+class Keep(gm.Filter):
+    def __init__(self, modulus: int) -> None:
+        self.modulus = modulus
+
+    def filter(self, element: int) -> bool:
+        return element % self.modulus == 0
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("modulus", [1, 50, 10**9])
+def test_records_that_give_nothing_are_not_read_again_for_every_trial(
+    monkeypatch: pytest.MonkeyPatch, modulus: int
+):
+    monkeypatch.setattr(AutotunedStage, "_may_help", lambda stage, way: True)
+    source = CountsReads(400, most=4000)
+    read_options = gm.ReadOptions(num_threads=4, prefetch_buffer_size=8)
+    loader = loader_of(source, Keep(modulus), read_options=read_options)
+
+    assert list(loader) == list(range(0, 400, modulus))
