@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: demo examples test check bench clean help
+.PHONY: demo examples test quick check bench clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
 
 demo: $(VENV)/demo.stamp ## Train an MLP on MNIST in JAX, and compare loaders (DATA=DIR for all of it, DEMO=--help)
-	$(BIN)/python -m gristmill.demo $(DATA:%=--data %) $(DEMO)
+	$(BIN)/python -m gristmill demo $(DATA:%=--data %) $(DEMO)
 	$(if $(findstring --help,$(DEMO)),,$(BIN)/python examples/mnist_five_ways.py $(DATA:%=--data %))
 
 examples: $(VENV)/examples.stamp ## Install the loaders to compare with, and run the examples (DATA=DIR, EXAMPLE=--help)
@@ -21,10 +21,22 @@ examples: $(VENV)/examples.stamp ## Install the loaders to compare with, and run
 test: check ## Run every check
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-check: $(VENV)/test.stamp ## Run the linter and the type checker
+quick: $(VENV)/test.stamp ## Run the tests that need neither workers nor other loaders, in under two minutes
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(QUICK)
+
+QUICK := tests/test_architecture.py tests/test_exports.py tests/test_options.py tests/base tests/plan tests/metrics/test_counters.py \
+	tests/data/batching tests/data/sampling tests/data/transforms tests/data/sources/memory tests/data/sources/arrays tests/engine/access \
+	tests/engine/blocks tests/engine/stages tests/engine/stateful tests/checkpoint/test_state.py tests/api/dataset tests/properties
+
+check: $(VENV)/test.stamp ## Run the linter, the type checker and the word check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/python scripts/check_words.py $(WORDS:%=src/gristmill/%)
+
+# Packages whose words follow docs/glossary.md. The others are still to be rewritten.
+WORDS := _api/adapters _api/experimental _api/feeding _api/loader.py _checkpoint _cli _data _demo _io _metrics \
+	_engine/access _engine/blocks _engine/stateful python testing
 
 bench: $(VENV)/bench.stamp ## Measure gristmill and its peers in one run (BENCH="--help" for more)
 	$(BIN)/python -m benchmarks $(BENCH)

@@ -1,10 +1,10 @@
-"""Cut the sample of MNIST that ships in `gristmill.demo` from the original files.
+"""Make the MNIST sample that ships in `gristmill.demo` from the original files.
 
-    python scripts/make_mnist_sample.py DIR src/gristmill/demo/mnist_sample.idx.gz
+    python scripts/make_mnist_sample.py DIR src/gristmill/_demo/mnist_sample.idx.gz
 
-DIR holds the four idx files. The sample is the first images of each, unchanged and in order: four
-idx files, one after another, in one gzip stream without a time stamp. The same files and the same
-zlib give the same bytes.
+DIR contains the four idx files. The sample has the first images of each, unchanged and in order:
+four idx files, one after another, in one gzip stream without a time stamp. The output is
+reproducible with the same files and the same version of zlib.
 """
 
 import argparse
@@ -14,23 +14,23 @@ import io
 import sys
 from pathlib import Path
 
-from gristmill.demo import MnistError, load_mnist
-from gristmill.demo._idx import format_idx
+from gristmill._demo.idx import format_idx
+from gristmill._demo.mnist import MnistError, load_mnist
 
-MAX_BYTES = 1_900_000  # what the sample may add to the wheel
+MAX_BYTES = 1_900_000  # the limit for the size of the wheel
 
 
 def pack(directory: Path, *, num_train: int, num_test: int) -> bytes:
-    """Give the sample as the bytes of a gzip file."""
+    """Return the sample as the bytes of a gzip file."""
     full = load_mnist(directory)
-    for name, wanted, labels in (
+    for flag, count, labels in (
         ("--train", num_train, full.train_labels),
         ("--test", num_test, full.test_labels),
     ):
-        if not 1 <= wanted <= len(labels):
-            raise MnistError(f"`{name}` must be from 1 to {len(labels)}, got {wanted}.")
+        if not 1 <= count <= len(labels):
+            raise MnistError(f"`{flag}` must be from 1 to {len(labels)}, got {count}.")
     packed = io.BytesIO()
-    # gzip rather than xz: 18% larger here, but some builds of Python come without `lzma`.
+    # gzip instead of xz: 18% larger here, but some builds of Python lack `lzma`.
     with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=packed, mtime=0) as file:
         file.write(format_idx(full.train_images[:num_train]))
         file.write(format_idx(full.train_labels[:num_train]))
@@ -40,12 +40,21 @@ def pack(directory: Path, *, num_train: int, num_test: int) -> bytes:
 
 
 def main() -> int:
-    """Write the sample and say what it is."""
-    parser = argparse.ArgumentParser(description="Cut the sample of MNIST that gristmill ships.")
-    parser.add_argument("directory", metavar="DIR", type=Path, help="holds the four idx files")
+    """Write the sample and print its size and checksum."""
+    parser = argparse.ArgumentParser(description="Make the MNIST sample of gristmill.")
+    parser.add_argument(
+        "directory", metavar="DIR", type=Path, help="the folder of the four idx files"
+    )
     parser.add_argument("out", metavar="OUT", type=Path, help="the file to write")
-    parser.add_argument("--train", type=int, default=9_600, help="training images (%(default)s)")
-    parser.add_argument("--test", type=int, default=2_000, help="test images (%(default)s)")
+    parser.add_argument(
+        "--train",
+        type=int,
+        default=9_600,
+        help="the number of training images (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--test", type=int, default=2_000, help="the number of test images (default: %(default)s)"
+    )
     options = parser.parse_args()
     try:
         packed = pack(options.directory, num_train=options.train, num_test=options.test)
@@ -54,8 +63,8 @@ def main() -> int:
         return 2
     if len(packed) > MAX_BYTES:
         sys.stderr.write(
-            f"The sample takes {len(packed):,} bytes, at most {MAX_BYTES:,} may ship. "
-            "Ask for fewer images with `--train` or `--test`.\n"
+            f"The sample has {len(packed):,} bytes, and at most {MAX_BYTES:,} are allowed. "
+            "Choose fewer images with `--train` or `--test`.\n"
         )
         return 2
     options.out.write_bytes(packed)
