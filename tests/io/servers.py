@@ -163,9 +163,7 @@ def on_first_attempts(times: int, *faults: Fault) -> FaultSchedule:
     )
 
 
-def at_random(
-    probability: float, *faults: Fault, seed: int = 0, at_most: int = 6
-) -> FaultSchedule:
+def at_random(probability: float, *faults: Fault, seed: int = 0, at_most: int = 6) -> FaultSchedule:
     """Requests have a fault with a probability, each one of `faults`.
 
     After `at_most` attempts a request succeeds: the default number of retries is enough, however

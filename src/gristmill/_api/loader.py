@@ -15,8 +15,8 @@ from gristmill._data.sampling.grain_samplers import own_sampler
 from gristmill._data.sampling.samplers import BlockSampler, IndexSampler, Sampler
 from gristmill._data.transforms.base import Batch, Transformation
 from gristmill._data.transforms.operations import Operation
-from gristmill._engine.build import Settings
 from gristmill._engine.run import Run
+from gristmill._engine.settings import Settings
 from gristmill._metrics.counters import Counters
 from gristmill._metrics.stats import Stats
 from gristmill._metrics.totals import StatsTotal

@@ -2,8 +2,7 @@
 
 import os
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import final
+from dataclasses import replace
 
 from gristmill._engine.access.cut import cut_plan
 from gristmill._engine.access.reader import open_cut
@@ -12,6 +11,7 @@ from gristmill._engine.executors.base import InlineExecutor
 from gristmill._engine.executors.processes.executor import ProcessExecutor
 from gristmill._engine.executors.processes.pool import WorkerPool
 from gristmill._engine.executors.threads import ThreadExecutor
+from gristmill._engine.settings import Settings
 from gristmill._engine.stages.base import NamedStage, Stage
 from gristmill._engine.stages.batch_alignment import BatchAlignmentStage
 from gristmill._engine.stages.filter_limits import FilterLimitStage
@@ -27,36 +27,8 @@ from gristmill._plan.nodes.combine_streams import InterleaveNode
 from gristmill._plan.nodes.dataset import AccessNode
 from gristmill._plan.nodes.filter import FilterNode
 from gristmill._plan.nodes.flat_map import FlatMapNode
-from gristmill._plan.nodes.options import FilterLimits
 from gristmill._plan.nodes.stream import HintNode, ReadNode, StatefulNode, WorkersNode
-from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How a plan is to be run: what the user asked for. Only `on_error` changes the stream."""
-
-    read: ReadOptions
-    multiprocessing: MultiprocessingOptions
-    worker: WorkerOptions
-    is_tuned: bool
-    """Whether the number of workers is to be found by measuring."""
-    on_error: SkipErrors | None = None
-    num_sent: int | None = None
-    """How many of the lowest steps workers may do; by default, all that they can."""
-    pool: WorkerPool | None = None
-    """Worker processes that streams which run side by side share."""
-    num_concurrent_streams: int = 1
-    """How many streams run side by side, and share the threads that one would have."""
-    limits: FilterLimits | None = None
-    """How many elements each filter may leave out."""
-
-    @property
-    def runs_ahead(self) -> bool:
-        """Whether anything may run in the background of this process."""
-        return self.read.num_threads > 0 and self.read.prefetch_buffer_size > 0
-
+from gristmill.options import MultiprocessingOptions
 
 _outer: ContextVar[Settings | None] = ContextVar("gristmill_outer_settings", default=None)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gristmill._checkpoint.state import Position
-from gristmill._engine.build import Settings
+from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.flat_map import FlatMapNode

@@ -5,8 +5,8 @@ from typing import Any, final
 
 from gristmill._checkpoint.mismatch import check_shard
 from gristmill._checkpoint.state import Position, State, decode_state, encode_state
-from gristmill._engine.build import Settings
 from gristmill._engine.flat_map_cursor import cursor_after
+from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.nodes.base import Node, Step
 from gristmill._plan.nodes.batch import BatchNode

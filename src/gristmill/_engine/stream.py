@@ -10,8 +10,9 @@ from gristmill._base.resumable_puller import STOP_TIMEOUT_S, ResumablePuller
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._checkpoint.state import Position
 from gristmill._engine.blocks.block_result import BlockResult
-from gristmill._engine.build import Settings, open_stages
+from gristmill._engine.build import open_stages
 from gristmill._engine.handout import Handout
+from gristmill._engine.settings import Settings
 from gristmill._engine.skip_ledger import SkipLedger
 from gristmill._engine.stages.base import StageProducer
 from gristmill._engine.warm_memory import keep_memory_warm

@@ -9,8 +9,9 @@ from gristmill._api.dataset.stream_index import cursor_at, index_at
 from gristmill._base.checks import as_int
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.state import Position
-from gristmill._engine.build import Settings, with_outer_workers
+from gristmill._engine.build import with_outer_workers
 from gristmill._engine.run import Run
+from gristmill._engine.settings import Settings
 from gristmill._metrics.stats import Stats
 from gristmill._plan.describe import describe
 from gristmill._plan.nodes.base import Node

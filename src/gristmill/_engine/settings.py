@@ -1,0 +1,34 @@
+"""How a plan is to be run: what the user asked for."""
+
+from dataclasses import dataclass
+from typing import final
+
+from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill._plan.nodes.options import FilterLimits
+from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a stream is executed. Only `on_error` changes the stream."""
+
+    read: ReadOptions
+    multiprocessing: MultiprocessingOptions
+    worker: WorkerOptions
+    is_tuned: bool
+    """Whether the number of workers is to be found by measuring."""
+    on_error: SkipErrors | None = None
+    num_sent: int | None = None
+    """How many of the lowest steps workers may do; by default, all that they can."""
+    pool: WorkerPool | None = None
+    """Worker processes that streams which run side by side share."""
+    num_concurrent_streams: int = 1
+    """How many streams run side by side, and share the threads that one would have."""
+    limits: FilterLimits | None = None
+    """How many elements each filter may leave out."""
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether anything may run in the background of this process."""
+        return self.read.num_threads > 0 and self.read.prefetch_buffer_size > 0
