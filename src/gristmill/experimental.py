@@ -1,10 +1,6 @@
 """The names of Grain's `experimental` module: less common datasets, iterators and functions."""
 
-from gristmill._api.dataset.element_spec import (
-    ShapeDtypeStruct,
-    ShapeDtypeStructProtocol,
-    get_element_spec,
-)
+from gristmill._api.dataset.element_spec import get_element_spec
 from gristmill._api.dataset.indexed_datasets import WindowShuffleMapDataset, ZipMapDataset
 from gristmill._api.dataset.iter_dataset import FlatMapIterDataset, ThreadPrefetchIterDataset
 from gristmill._api.dataset.map_dataset import FlatMapMapDataset
@@ -50,6 +46,7 @@ from gristmill._api.experimental.thread_prefetch import (
 from gristmill._api.feeding.device_put import device_put
 from gristmill._data.transforms.base import FlatMap as FlatMapTransform
 from gristmill._data.transforms.base import MapWithIndex as MapWithIndexTransform
+from gristmill._plan.element_spec import ShapeDtypeStruct, ShapeDtypeStructProtocol
 
 __all__ = [
     "BOSHandling",

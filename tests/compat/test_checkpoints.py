@@ -153,7 +153,7 @@ def test_a_sharded_stream_resumes_at_every_cut(shard_in_sampler, drop_remainder)
         assert_same(elements[cut : len(grains)], resume(program, oracle, state), f"Grain at {cut}")
 
 
-@pytest.mark.filterwarnings("ignore:No batch will ever come")
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @hypothesis.settings(STEADY, max_examples=100)
 @given(chain=chains(), where=st.floats(0, 1))
 def test_any_chain_of_operations_resumes_anywhere(chain: Chain, where: float):

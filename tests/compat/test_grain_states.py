@@ -130,7 +130,7 @@ def test_states_of_shards_go_on(shard_in_sampler: bool, shard_index: int):
         assert_same(resume(program, state), whole[cut:], f"resumed at {cut}")
 
 
-@pytest.mark.filterwarnings("ignore:No batch will ever come")
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @hypothesis.settings(STEADY, max_examples=60)
 @given(chain=chains(), where=st.floats(0, 1))
 def test_a_state_of_any_chain_of_operations_goes_on(chain: Chain, where: float):

@@ -72,7 +72,7 @@ def test_a_sampler_over_more_records_than_the_source_has_wraps_in_grain_and_is_r
         return make_loader(api, [10, 11, 12], sampler=api.IndexSampler(5, num_epochs=2, seed=0))
 
     assert stream(program(oracle)) == [10, 11, 12, 10, 11] * 2
-    with pytest.raises(ValueError, match="wants 5 records, the source has 3"):
+    with pytest.raises(ValueError, match="needs 5 records, the source has 3"):
         program(ours)
 
 
@@ -167,7 +167,7 @@ def test_a_flat_map_gives_grains_children_in_order(make_children):
     assert len(children) == sum(x % 4 for x in range(10))
 
 
-@pytest.mark.filterwarnings("ignore:No batch will ever come")
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @pytest.mark.parametrize("drop_remainder", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 10, 11])
 def test_batches_are_grains_with_and_without_the_remainder(batch_size, drop_remainder):

@@ -8,7 +8,7 @@ from tests.compat.random_chains import Chain, chains
 from tests.compat.side_by_side import STEADY, assert_same_stream
 
 
-@pytest.mark.filterwarnings("ignore:No batch will ever come")
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @hypothesis.settings(STEADY, max_examples=250)
 @given(chain=chains())
 def test_any_chain_of_operations_gives_grains_stream(chain: Chain):

@@ -192,7 +192,7 @@ def test_a_random_map_needs_a_seed():
 
 
 def test_pieces_of_a_record_cannot_share_a_users_generator():
-    with pytest.raises(PlanError, match=r"^RandomMap .* comes after a FlatMap, whose pieces would"):
+    with pytest.raises(PlanError, match=r"^RandomMap .* follows a FlatMap, whose outputs would"):
         loader(Twice(), Draw(), sampler=OwnSampler(np.random.default_rng))
 
 
@@ -244,7 +244,7 @@ def test_more_pieces_than_the_fan_out_are_refused():
     ],
 )
 def test_a_batch_that_would_never_come_is_warned_of(operations: list[Any]):
-    with pytest.warns(GristmillWarning, match=r"^No batch will ever come: `drop_remainder` needs"):
+    with pytest.warns(GristmillWarning, match=r"^There will be no batch: `drop_remainder` needs"):
         never = loader(*operations)
     assert list(never) == []
 

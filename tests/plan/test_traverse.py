@@ -1,10 +1,8 @@
 import pytest
 
 from gristmill import Batch, DataLoader, SequentialSampler
-from gristmill._plan.nodes.batch import BatchNode
-from gristmill._plan.nodes.map import MapNode
-from gristmill._plan.nodes.sample import SampleNode
-from gristmill._plan.nodes.source import SourceNode
+from gristmill._plan.nodes.sampled import SampleNode, SourceNode
+from gristmill._plan.nodes.steps import BatchNode, MapNode
 from gristmill._plan.traverse import sample_of, steps_of
 
 

@@ -23,8 +23,8 @@ from gristmill._metrics.totals import StatsTotal
 from gristmill._plan.build import with_operation
 from gristmill._plan.describe import describe
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.flat_map import FlatMapNode
-from gristmill._plan.nodes.sample import SampleNode, shard_for
+from gristmill._plan.nodes.sampled import SampleNode, shard_for
+from gristmill._plan.nodes.steps import FlatMapNode
 from gristmill._plan.traverse import sample_of, steps_of
 from gristmill.errors import PlanError
 from gristmill.options import (

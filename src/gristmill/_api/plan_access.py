@@ -4,7 +4,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from gristmill._base.call_site import call_site
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.source import SourceNode
+from gristmill._plan.nodes.sampled import SourceNode
 
 
 @runtime_checkable

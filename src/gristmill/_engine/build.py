@@ -22,12 +22,11 @@ from gristmill._engine.stateful.interleave import InterleaveStage
 from gristmill._engine.tuning.autotune import AutotunedStage, ExecutionStrategy
 from gristmill._metrics.counters import Counters
 from gristmill._plan.nodes.base import Node, Step
-from gristmill._plan.nodes.batch import BatchNode
 from gristmill._plan.nodes.combine_streams import InterleaveNode
 from gristmill._plan.nodes.dataset import AccessNode
-from gristmill._plan.nodes.filter import FilterNode
-from gristmill._plan.nodes.flat_map import FlatMapNode
-from gristmill._plan.nodes.stream import HintNode, ReadNode, StatefulNode, WorkersNode
+from gristmill._plan.nodes.hints import HintNode, ReadNode, WorkersNode
+from gristmill._plan.nodes.steps import BatchNode, FilterNode, FlatMapNode
+from gristmill._plan.nodes.stream import StatefulNode
 from gristmill.options import MultiprocessingOptions
 
 _outer: ContextVar[Settings | None] = ContextVar("gristmill_outer_settings", default=None)

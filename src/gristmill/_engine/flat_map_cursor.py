@@ -8,7 +8,7 @@ from gristmill._checkpoint.state import Position
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.flat_map import FlatMapNode
+from gristmill._plan.nodes.steps import FlatMapNode
 from gristmill._plan.traverse import steps_of
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.types import Cursor

@@ -8,13 +8,10 @@ from gristmill._checkpoint.state import Position, State, decode_state, encode_st
 from gristmill._engine.flat_map_cursor import cursor_after
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
-from gristmill._plan.nodes.base import Node, Step
-from gristmill._plan.nodes.batch import BatchNode
-from gristmill._plan.nodes.dataset import AccessNode
-from gristmill._plan.nodes.sample import SampleNode
-from gristmill._plan.nodes.stream import HintNode
+from gristmill._plan.nodes.base import Node, RecordsNode
 from gristmill._plan.reshard import reshard_plan
 from gristmill._plan.sharding import has_contiguous_shards, shard_of
+from gristmill._plan.traverse import bottom_of
 from gristmill.errors import StateError
 from gristmill.types import Cursor
 
@@ -108,7 +105,7 @@ class Run:
 
     def go_after(self, num_records: int, pieces: Sequence[int] = ()) -> None:
         """Go on after some records and, of each flat map bottom up, some pieces of what is next."""
-        self._check((num_records, *pieces), self.stream.cursor, _base(self._plan))
+        self._check((num_records, *pieces), self.stream.cursor, bottom_of(self._plan))
         cursor = cursor_after(self._plan, self._settings, num_records=num_records, pieces=pieces)
         position = Position(cursor)
         is_contiguous = has_contiguous_shards(self._plan)
@@ -136,7 +133,7 @@ class Run:
             start = stream.cursor
             if position is None:
                 position = Position(start, tuple((start, record) for record in skipped))
-            self._check(position.cursor, start, _base(plan))
+            self._check(position.cursor, start, bottom_of(plan))
             stream.seek(position)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
             if isinstance(error, StateError):
@@ -154,7 +151,7 @@ class Run:
     def _check(cursor: Cursor, start: Cursor, base: Node) -> None:
         """Refuse a cursor that cannot be one of this stream, before anything has changed."""
         told, fits = "", len(cursor) == len(start) and all(map(_is_count, cursor[1:]))
-        if isinstance(base, SampleNode | AccessNode):
+        if isinstance(base, RecordsNode):
             fits = fits and _is_count(cursor[0]) and cursor[0] <= base.length()
             told = f", the stream has {base.length()} records"
         if not fits:
@@ -170,15 +167,8 @@ class Run:
 
 def _has_positions(plan: Node) -> bool:
     """Tell whether its cursors are numbers only, so that a look tells if one fits."""
-    return isinstance(_base(plan), SampleNode | AccessNode)
+    return isinstance(bottom_of(plan), RecordsNode)
 
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
-
-
-def _base(plan: Node) -> Node:
-    """Give what the topmost steps stand on."""
-    while isinstance(plan, Step | BatchNode | HintNode):
-        plan = plan.parent
-    return plan

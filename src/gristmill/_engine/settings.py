@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import final
 
 from gristmill._engine.executors.processes.pool import WorkerPool
-from gristmill._plan.nodes.options import FilterLimits
+from gristmill._plan.nodes.hints import FilterLimits
 from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
 
 

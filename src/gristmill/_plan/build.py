@@ -1,4 +1,4 @@
-"""From what the user lists as operations to the nodes of a plan."""
+"""Make the nodes of a plan from the operations that the user lists."""
 
 import inspect
 from collections.abc import Callable
@@ -24,16 +24,20 @@ from gristmill._data.transforms.operations import (
     RandomMapOperation,
 )
 from gristmill._plan.nodes.base import Node, name_of, stable_repr
-from gristmill._plan.nodes.batch import BatchNode
-from gristmill._plan.nodes.filter import FilterNode
-from gristmill._plan.nodes.flat_map import FlatMapNode
-from gristmill._plan.nodes.map import MapNode, MapWithIndexNode, RandomMapNode
+from gristmill._plan.nodes.steps import (
+    BatchNode,
+    FilterNode,
+    FlatMapNode,
+    MapNode,
+    MapWithIndexNode,
+    RandomMapNode,
+)
 from gristmill._plan.traverse import sample_of, steps_of
 from gristmill.errors import PlanError, PlanTypeError
 
 
 def with_operation(parent: Node, operation: Any, *, number: int, site: str) -> Node:
-    """Give the node that does `operation`, which is number `number` in the user's list."""
+    """Return the node of an operation, which is number `number` in the user's list."""
     if isinstance(operation, type):
         raise PlanTypeError(
             f"`operations[{number}]` is the class {operation.__name__}. "
@@ -45,7 +49,7 @@ def with_operation(parent: Node, operation: Any, *, number: int, site: str) -> N
     if _takes_an_iterator(operation):
         raise PlanTypeError(
             f"`operations[{number}]`, {name_of(operation)}, takes an iterator of records. Such "
-            "operations cannot be resumed; write it as a Map, Filter, FlatMap or Batch."
+            "operations cannot be resumed. Write it as a Map, Filter, FlatMap or Batch."
         )
     if not callable(operation):
         raise PlanTypeError(
@@ -56,7 +60,7 @@ def with_operation(parent: Node, operation: Any, *, number: int, site: str) -> N
 
 
 def _takes_an_iterator(operation: Any) -> bool:
-    """Tell Grain's protocol of operations, a generator over records, from a function to map."""
+    """Return whether an operation is a generator over records, as in Grain's protocol."""
     call: Any = operation if inspect.isroutine(operation) else type(operation).__call__
     return inspect.isgeneratorfunction(call)
 
@@ -82,10 +86,10 @@ def _random_map(parent: Node, function: Any, operation: Any, site: str) -> Node:
     if isinstance(sample.sampler, BlockSampler):
         if sample.seed is None:
             raise PlanError(f"RandomMap {name} needs a seed. Pass `seed=` to the sampler.")
-    elif _splits(parent):
+    elif _has_flat_map(parent):
         raise PlanError(
-            f"RandomMap {name} comes after a FlatMap, whose pieces would share the one generator "
-            "that your sampler gives a record. Draw before the FlatMap, or use `IndexSampler`."
+            f"RandomMap {name} follows a FlatMap, whose outputs would share the one generator that "
+            "your sampler sets for a record. Put it before the FlatMap, or use `IndexSampler`."
         )
     return RandomMapNode(site=site, parent=parent, name=name, function=function)
 
@@ -113,24 +117,21 @@ def _batch(parent: Node, batch: Batch, site: str) -> Node:
     most = _most_elements(parent)
     if batch.drop_remainder and most < batch.batch_size:
         warn_user(
-            f"No batch will ever come: `drop_remainder` needs {batch.batch_size} elements, there "
-            f"are at most {most}. Use a smaller `batch_size` or keep the remainder."
+            f"There will be no batch: `drop_remainder` needs {batch.batch_size} elements, there "
+            f"are at most {most}. Use a smaller `batch_size`, or keep the remainder."
         )
     return node
 
 
 def _most_elements(plan: Node) -> int:
-    """Bound the number of elements, counting as if no filter left one out."""
+    """Return the number of elements if no filter removes any."""
     most = sample_of(plan).length()
     for step in steps_of(plan):
-        if isinstance(step, FlatMapNode):
-            most *= step.max_fan_out
-        elif isinstance(step, BatchNode):
-            most = most // step.size if step.drop_remainder else -(-most // step.size)
+        most = step.max_outputs(most)
     return most
 
 
-def _splits(plan: Node) -> bool:
+def _has_flat_map(plan: Node) -> bool:
     return any(isinstance(step, FlatMapNode) for step in steps_of(plan))
 
 

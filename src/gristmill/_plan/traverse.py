@@ -1,44 +1,44 @@
-"""Walk a plan."""
+"""Find the steps of a stream, and the node at its bottom."""
 
 from collections.abc import Iterator
 
-from gristmill._plan.nodes.base import Node, Step
-from gristmill._plan.nodes.batch import BatchNode
-from gristmill._plan.nodes.dataset import AccessNode
-from gristmill._plan.nodes.sample import SampleNode
+from gristmill._plan.nodes.base import Node, RecordsNode, Step
+from gristmill._plan.nodes.hints import HintNode
+from gristmill._plan.nodes.sampled import SampleNode
 
 
-def steps_of(plan: Node) -> list[Step | BatchNode]:
-    """Give the steps above the sampled records, bottom up."""
-    return list(_down(plan))[::-1]
+def steps_of(plan: Node) -> list[Step]:
+    """Return the steps at the top of a plan, bottom up."""
+    return [node for node in _segment(plan) if isinstance(node, Step)][::-1]
 
 
 def bottom_of(plan: Node) -> Node:
-    """Give what the steps stand on."""
+    """Return the node below the steps at the top of a plan."""
     node = plan
-    for step in _down(plan):
+    for step in _segment(plan):
         node = step.parent
     return node
 
 
-def base_of(plan: Node) -> SampleNode | AccessNode:
-    """Give the records at the bottom, sampled or those of a dataset."""
+def base_of(plan: Node) -> RecordsNode:
+    """Return the records below the steps: those of a sampler or a dataset."""
     node = bottom_of(plan)
-    if not isinstance(node, SampleNode | AccessNode):
+    if not isinstance(node, RecordsNode):
         raise TypeError(f"{node.label} has no records by position")
     return node
 
 
 def sample_of(plan: Node) -> SampleNode:
-    """Give the sampled records at the bottom."""
+    """Return the sampled records below the steps."""
     node = bottom_of(plan)
     if not isinstance(node, SampleNode):
         raise TypeError(f"{node.label} is not sampled")
     return node
 
 
-def _down(plan: Node) -> Iterator[Step | BatchNode]:
+def _segment(plan: Node) -> Iterator[Step | HintNode]:
+    """Yield the nodes that share the cursors of the node below them, top down."""
     node = plan
-    while isinstance(node, Step | BatchNode):
+    while isinstance(node, Step | HintNode):
         yield node
         node = node.parent

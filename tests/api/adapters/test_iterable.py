@@ -12,7 +12,7 @@ from gristmill import IterDataset
 from gristmill._api.adapters.iterable import IterableStream
 from gristmill._api.dataset.iter_dataset import PlannedIterDataset
 from gristmill._base.call_site import call_site
-from gristmill._plan.nodes.record_stream import RecordStreamNode
+from gristmill._plan.nodes.stream import RecordStreamNode
 from gristmill.errors import StateError
 
 
@@ -57,7 +57,7 @@ def make_dataset(iterable: Any, **kwargs: Any) -> IterDataset[Any]:
     stream = IterableStream(
         iterable, **{"convert": lambda item: item * 10, "description": "Numbers", **kwargs}
     )
-    return PlannedIterDataset(RecordStreamNode(site=call_site(), parents=(), stream=stream), ())
+    return PlannedIterDataset(RecordStreamNode(site=call_site(), stream=stream), ())
 
 
 @pytest.mark.parametrize("kind", [Plain, Stateful])

@@ -7,16 +7,13 @@ import numpy as np
 import pytest
 
 from gristmill import ArraySource
-from gristmill._api.dataset.element_spec import (
-    ShapeDtypeStruct,
-    ShapeDtypeStructProtocol,
-    get_element_spec,
-)
+from gristmill._api.dataset.element_spec import get_element_spec
 from gristmill._api.dataset.stream_datasets import (
     RebatchIterDataset,
     RepeatIterDataset,
     ZipIterDataset,
 )
+from gristmill._plan.element_spec import ShapeDtypeStruct, ShapeDtypeStructProtocol
 from gristmill.errors import SpecError
 from tests.compat.both_sides import SIDES, double, jitter, number, ours, passes, splitting
 
@@ -124,7 +121,7 @@ def test_the_spec_is_grains(program: Any):
 
 
 UNKNOWN = {
-    "a source": (lambda api: api.MapDataset.source([1, 2]), "holds is not known"),
+    "a source": (lambda api: api.MapDataset.source([1, 2]), "are not known before they are read"),
     "a function": (lambda api: api.MapDataset.range(3).map(double).batch(2), "Map double"),
     "a random function": (
         lambda api: api.MapDataset.range(3).random_map(jitter, seed=1),

@@ -177,7 +177,7 @@ def test_sharding_by_jax_process_without_jax_names_the_extra(monkeypatch: pytest
 
 
 def test_a_sampler_longer_than_its_source_is_refused_when_the_loader_is_built():
-    with pytest.raises(PlanError, match=r"^`sampler` wants 6 records, the source has 5\. Pass"):
+    with pytest.raises(PlanError, match=r"^`sampler` needs 6 records, the source has 5\. Pass"):
         loader(range(5), sampler=gm.IndexSampler(6, num_epochs=1))
 
 
@@ -281,7 +281,7 @@ def test_a_batch_that_would_never_come_is_warned_of_at_the_users_line():
         gm.load(range(3), batch_size=4, drop_remainder=True, num_epochs=1)  # warned of here
     assert [warning.category for warning in caught] == [GristmillWarning]
     assert str(caught[0].message).startswith(
-        "No batch will ever come: `drop_remainder` needs 4 elements, there are at most 3."
+        "There will be no batch: `drop_remainder` needs 4 elements, there are at most 3."
     )
     assert caught[0].filename == __file__
     assert caught[0].lineno == line_of("# warned of here")

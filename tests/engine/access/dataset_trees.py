@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gristmill import ArraySource, FlatMap, Map, MapDataset
 from gristmill._api.dataset.map_dataset import PlannedMapDataset
-from gristmill._plan.nodes.batch import BatchNode
+from gristmill._plan.nodes.steps import BatchNode
 from gristmill.experimental import FlatMapMapDataset, WindowShuffleMapDataset, ZipMapDataset
 from tests.properties.trees import change, total
 

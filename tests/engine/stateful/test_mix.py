@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gristmill
 from gristmill._engine.stateful.mix import WINDOW_TURNS, Schedule, Turns
-from gristmill._plan.nodes.combine import choose
+from gristmill._plan.mixing import choose
 from gristmill.errors import PlanError, PlanTypeError, StateError
 from tests.compat.both_sides import (
     SIDES,
@@ -178,7 +178,7 @@ def test_what_cannot_be_mixed_is_refused_when_written(datasets: Any, weights: An
 
 def test_weights_must_be_named_like_the_datasets():
     named = {"a": numbers(ours, 3), "b": numbers(ours, 3)}
-    with pytest.raises(PlanError, match="Give one for each"):
+    with pytest.raises(PlanError, match="must have the keys of the datasets"):
         gristmill.IterDataset.mix(named, {"a": 1.0, "c": 1.0})
     with pytest.raises(PlanError, match="have names"):
         gristmill.IterDataset.mix(list(named.values()), {"a": 1.0, "b": 1.0})

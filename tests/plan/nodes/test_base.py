@@ -10,9 +10,9 @@ class Plain:
     def method(self) -> None: ...
 
 
-class Told:
+class Shown:
     def __repr__(self) -> str:
-        return "Told(3)"
+        return "Shown(3)"
 
 
 def local_function() -> Any:
@@ -22,25 +22,25 @@ def local_function() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("thing", "name"),
+    ("value", "name"),
     [
         (len, "len"),
         (lambda x: x, "<lambda>"),
         (functools.partial(functools.partial(len)), "len"),
         (Plain(), "Plain"),
-        (Told(), "Told(3)"),
+        (Shown(), "Shown(3)"),
         (Plain().method, "Plain.method"),
         (local_function(), "inner"),
     ],
 )
-def test_things_are_named_as_the_user_wrote_them(thing: Any, name: str):
-    assert name_of(thing) == name
+def test_functions_and_transforms_are_named_as_in_the_users_code(value: Any, name: str):
+    assert name_of(value) == name
 
 
 @pytest.mark.parametrize(
-    ("thing", "told"),
-    [(Told(), "Told(3)"), (object(), "object"), ("a" * 300, "str"), (3, "3")],
+    ("value", "shown"),
+    [(Shown(), "Shown(3)"), (object(), "object"), ("a" * 300, "str"), (3, "3")],
     ids=["repr", "address", "long", "short"],
 )
-def test_a_repr_with_an_address_or_too_long_gives_way_to_the_type(thing: Any, told: str):
-    assert stable_repr(thing) == told
+def test_a_repr_that_has_an_address_or_is_too_long_is_replaced_by_the_type(value: Any, shown: str):
+    assert stable_repr(value) == shown

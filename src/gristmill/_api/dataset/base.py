@@ -11,7 +11,7 @@ from gristmill._api.dataset.render import show_html, show_text
 from gristmill._api.plan_access import plan_of
 from gristmill._data.transforms.base import Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.dataset import SeedNode
+from gristmill._plan.nodes.hints import SeedNode
 from gristmill.errors import PlanError, PlanTypeError
 
 P = ParamSpec("P")

@@ -20,23 +20,31 @@ from gristmill._data.transforms.base import (
     SupportsMapBatch,
     TfRandomMap,
 )
+from gristmill._plan.mixing import as_proportions
 from gristmill._plan.nodes.base import ENDLESS, Node, name_of, stable_repr
-from gristmill._plan.nodes.batch import BatchNode
-from gristmill._plan.nodes.combine import ConcatenateNode, MixNode, SelectNode, as_proportions
+from gristmill._plan.nodes.combine import ConcatenateNode, MixNode, SelectNode
 from gristmill._plan.nodes.combine_streams import MixStreamNode
-from gristmill._plan.nodes.dataset import AccessNode, FanOutNode, SeededMapNode, SeedNode
-from gristmill._plan.nodes.filter import FilterNode
-from gristmill._plan.nodes.flat_map import FlatMapNode
-from gristmill._plan.nodes.map import MapNode, MapWithIndexNode
+from gristmill._plan.nodes.dataset import AccessNode
+from gristmill._plan.nodes.hints import PrefetchNode, ReadNode, SeedNode, WorkersNode
 from gristmill._plan.nodes.rearrange import (
     PickNode,
     RepeatNode,
     ShuffleNode,
     SliceNode,
 )
-from gristmill._plan.nodes.stream import CountedMapNode, PrefetchNode, ReadNode, WorkersNode
+from gristmill._plan.nodes.steps import (
+    BatchNode,
+    FanOutNode,
+    FilterNode,
+    FlatMapNode,
+    MapNode,
+    MapWithIndexNode,
+    SeededMapNode,
+)
+from gristmill._plan.nodes.stream import CountedMapNode
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.options import MultiprocessingOptions, ReadOptions, WorkerOptions
+from gristmill.types import RandomAccessDataSource
 
 _TRANSFORM_CLASSES = (Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap, TfRandomMap)
 """Users pass an instance of these. Any other class is used as a function, such as `str`."""
@@ -91,9 +99,7 @@ def map_with_index_node(dataset: Dataset, transform: object) -> MapWithIndexNode
 def counted_map_node(dataset: Dataset, transform: object) -> CountedMapNode:
     """Return the node that maps each element of a stream with the number of those before it."""
     function, name = _as_function(transform, MapWithIndex, "map_with_index")
-    return CountedMapNode(
-        site=call_site(), parents=(plan_of(dataset),), name=name, function=function
-    )
+    return CountedMapNode(site=call_site(), parent=plan_of(dataset), name=name, function=function)
 
 
 def random_map_node(dataset: Dataset, transform: object, seed: int | None) -> SeededMapNode:
@@ -115,7 +121,7 @@ def counted_random_map_node(
     function, name = _as_function(transform, RandomMap, "random_map")
     return CountedMapNode(
         site=call_site(),
-        parents=(plan_of(dataset),),
+        parent=plan_of(dataset),
         name=name,
         function=function,
         seed=resolve_seed(dataset, seed, method="random_map"),
@@ -152,20 +158,22 @@ def mix_node(datasets: Sequence[Dataset], weights: Sequence[float] | None) -> Mi
     """Return the node that alternates between datasets in proportion to `weights`."""
     return MixNode(
         site=call_site(),
-        parents=tuple(map(plan_of, datasets)),
+        inputs=tuple(map(plan_of, datasets)),
         proportions=as_proportions(weights, len(datasets)),
     )
 
 
-def select_node(datasets: Sequence[Dataset], selection_map: object) -> SelectNode:
+def select_node(
+    datasets: Sequence[Dataset], selection_map: RandomAccessDataSource[tuple[int, int]]
+) -> SelectNode:
     """Return the node that takes each element from where `selection_map` points to."""
     nodes = tuple(map(plan_of, datasets))
-    return SelectNode(site=call_site(), parents=nodes, selection=selection_map)
+    return SelectNode(site=call_site(), inputs=nodes, selection=selection_map)
 
 
 def concatenate_node(datasets: Sequence[Dataset]) -> ConcatenateNode:
     """Return the node that concatenates datasets."""
-    return ConcatenateNode(site=call_site(), parents=tuple(map(plan_of, datasets)))
+    return ConcatenateNode(site=call_site(), inputs=tuple(map(plan_of, datasets)))
 
 
 def shuffle_node(dataset: Dataset, seed: int | None) -> ShuffleNode:
@@ -215,7 +223,7 @@ def mix_stream_node(
 ) -> MixStreamNode:
     """Return the node that alternates between streams in proportion to `proportions`."""
     return MixStreamNode(
-        site=call_site(), parents=tuple(nodes), proportions=proportions, names=names
+        site=call_site(), inputs=tuple(nodes), proportions=proportions, names=names
     )
 
 

@@ -51,4 +51,4 @@ class ZipMapDataset(PlannedMapDataset[tuple[T, ...]]):
     def __init__(self, parents: Sequence[MapDataset[T]]) -> None:
         datasets = as_datasets(parents)
         nodes = tuple(map(plan_of, datasets))
-        super().__init__(ZipNode(site=call_site(), parents=nodes), datasets)
+        super().__init__(ZipNode(site=call_site(), inputs=nodes), datasets)

@@ -34,8 +34,8 @@ from gristmill._api.dataset.signatures import (
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
 from gristmill._data.transforms.base import Transformation, Transformations
+from gristmill._plan.mixing import mixed_order
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.combine_streams import mixed_order
 from gristmill._plan.nodes.stream import CustomStreamNode
 from gristmill.errors import PlanTypeError
 from gristmill.options import MultiprocessingOptions
@@ -103,9 +103,7 @@ class IterDataset(Dataset, Iterable[T_co], Generic[T_co], metaclass=IterDatasetM
 
     @property
     def _plan_node(self) -> Node:
-        return CustomStreamNode(
-            site=call_site(), parents=(), dataset=self, name=type(self).__name__
-        )
+        return CustomStreamNode(site=call_site(), dataset=self, name=type(self).__name__)
 
     def apply(self, transformations: Transformation | Transformations) -> "IterDataset[Any]":
         """Apply one transformation, or several in order.

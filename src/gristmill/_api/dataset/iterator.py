@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 
-from gristmill._api.dataset.stream_index import cursor_at, index_at
 from gristmill._base.checks import as_int
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.state import Position
@@ -15,7 +14,7 @@ from gristmill._engine.settings import Settings
 from gristmill._metrics.stats import Stats
 from gristmill._plan.describe import describe
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.options import limits_of
+from gristmill._plan.nodes.hints import limits_of
 from gristmill.options import MultiprocessingOptions, ReadOptions, WorkerOptions
 
 T_co = TypeVar("T_co", covariant=True)
@@ -141,11 +140,11 @@ class StreamIterator(DatasetIterator[T_co]):
 
     def _get_next_index(self) -> int:
         """Return the index of the next element. Named as in Grain, like the method below."""
-        return index_at(self._plan_node, self._run.stream.cursor)
+        return self._plan_node.index_at(self._run.stream.cursor)
 
     def _set_next_index(self, index: int) -> None:
         """Continue with the element `index`."""
-        cursor = cursor_at(self._plan_node, as_int("index", index))
+        cursor = self._plan_node.cursor_at(as_int("index", index))
         self._run.stream.seek(Position(cursor))
 
     def start_prefetch(self) -> None:

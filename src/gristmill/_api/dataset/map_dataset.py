@@ -46,8 +46,8 @@ from gristmill._data.transforms.base import Transformation, Transformations
 from gristmill._engine.access.context import Reader
 from gristmill._engine.access.reader import open_dataset, read_element
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.dataset import CustomNode, FanOutNode
-from gristmill._plan.nodes.filter import FilterNode
+from gristmill._plan.nodes.dataset import CustomNode
+from gristmill._plan.nodes.steps import FanOutNode, FilterNode
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.options import ReadOptions
 from gristmill.types import RandomAccessDataSource

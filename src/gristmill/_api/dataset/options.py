@@ -8,7 +8,7 @@ from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_kind
-from gristmill._plan.nodes.options import OptionsNode
+from gristmill._plan.nodes.hints import OptionsNode
 from gristmill.errors import PlanError, PlanTypeError
 
 T = TypeVar("T")
@@ -131,5 +131,5 @@ class WithOptionsIterDataset(PlannedIterDataset[T_co]):
 
     def __init__(self, parent: IterDataset[T_co], options: DatasetOptions) -> None:
         checked = as_kind("options", options, DatasetOptions, remedy="Pass `DatasetOptions(...)`.")
-        node = OptionsNode(site=call_site(), parent=plan_of(parent), given=options_set(checked))
+        node = OptionsNode(site=call_site(), parent=plan_of(parent), options=options_set(checked))
         super().__init__(node, (parent,))

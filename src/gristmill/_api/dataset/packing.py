@@ -163,7 +163,7 @@ class ConcatThenSplitIterDataset(PlannedIterDataset[dict[str, Any]]):
         _check_bos(bos_handling, starts, bos_token_id, metas)
         node = ConcatSplitNode(
             site=call_site(),
-            parents=(plan_of(parent),),
+            parent=plan_of(parent),
             features=features,
             splits_full_length=as_bool("split_full_length_features", split_full_length_features),
             bos_features=frozenset(starts),
@@ -236,7 +236,7 @@ def _pack_node(
     )
     return PackNode(
         site=call_site(),
-        parents=(plan_of(parent),),
+        parent=plan_of(parent),
         length_struct=lengths,
         features=features,
         listed_features=tuple(name for name in metas if name not in lengths),

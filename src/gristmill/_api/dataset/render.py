@@ -1,4 +1,4 @@
-"""A pipeline to look at: its steps in the order of the data, each with where it was written."""
+"""Show a pipeline: its steps in the order of the data, each with the line that added it."""
 
 import html
 from collections.abc import Iterator
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from gristmill._api.dataset.element_spec import get_element_spec, spec_text
+from gristmill._api.dataset.element_spec import get_element_spec
 from gristmill._api.plan_access import plan_of
+from gristmill._plan.element_spec import format_spec
 from gristmill._plan.nodes.base import ENDLESS, Node
-from gristmill._plan.nodes.stream import ReadNode
 from gristmill.errors import SpecError
 
-_WIDEST = 60
-"""Longer labels push the columns after them, instead of all of them."""
+_MAX_WIDTH = 60
+"""The width of the first column. A longer label shifts only the columns of its own row."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One step: how it hangs together with the others, what it is, what is known of it."""
+    """One step: the lines that connect it with the others, its label, and what is known of it."""
 
     branch: str
     label: str
@@ -29,12 +29,12 @@ class Row:
 
     @property
     def step(self) -> str:
-        """The label where it stands."""
+        """The label, after the lines that connect it with the others."""
         return self.branch + self.label
 
 
 def show_text(dataset: Any) -> str:
-    """Write a pipeline, from its sources down to what it gives.
+    """Return a pipeline as a string, from its sources down to its last step.
 
     >>> from gristmill import MapDataset
     >>> ds = MapDataset.mix([MapDataset.range(3), MapDataset.range(5).shuffle(seed=1)]).batch(2)
@@ -43,7 +43,7 @@ def show_text(dataset: Any) -> str:
     """
     rows = [[row.step, row.site, row.length, row.spec] for row in _rows(dataset, "")]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    widths[0] = min(widths[0], _WIDEST)
+    widths[0] = min(widths[0], _MAX_WIDTH)
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
@@ -52,7 +52,7 @@ def show_text(dataset: Any) -> str:
 
 
 def show_html(dataset: Any) -> str:
-    """Write a pipeline as a table for notebooks."""
+    """Return a pipeline as an HTML table, for notebooks."""
     heads = "".join(f"<th>{head}</th>" for head in ("step", "written at", "length", "element"))
     body = "".join(
         "<tr>"
@@ -79,17 +79,11 @@ def _rows(dataset: Any, branch: str) -> Iterator[Row]:
     node = plan_of(dataset)
     yield Row(
         branch=branch,
-        label=_label(node),
+        label=node.label,
         site=_short(node.site),
         length=_length(node),
         spec=_spec(dataset),
     )
-
-
-def _label(node: Node) -> str:
-    if isinstance(node, ReadNode):
-        return f"ToIter(num_threads={node.options.num_threads})"
-    return node.label
 
 
 def _short(site: str) -> str:
@@ -100,7 +94,7 @@ def _short(site: str) -> str:
 def _length(node: Node) -> str:
     try:
         length, is_known = node.length(), node.is_dense
-    except Exception:  # a user's `__len__`: whatever ails it, this is not where to tell
+    except Exception:  # of a user's `__len__`; printing a dataset must not raise it
         return ""
     if length >= ENDLESS:
         return ""
@@ -109,7 +103,7 @@ def _length(node: Node) -> str:
 
 def _spec(dataset: Any) -> str:
     try:
-        return spec_text(get_element_spec(dataset))
+        return format_spec(get_element_spec(dataset))
     except SpecError:
         return ""
     except Exception:  # a user's `output_spec`

@@ -10,7 +10,7 @@ from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_bool, as_int, as_seed
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.combine_streams import InterleaveNode, ZipStreamNode
-from gristmill._plan.nodes.stream_steps import (
+from gristmill._plan.nodes.stream import (
     CacheNode,
     LimitNode,
     RebatchNode,
@@ -40,7 +40,7 @@ class ZipIterDataset(PlannedIterDataset[tuple[T, ...]]):
         streams = tuple(parents)
         node = ZipStreamNode(
             site=call_site(),
-            parents=tuple(stream_node("parents", parent) for parent in streams),
+            inputs=tuple(stream_node("parents", parent) for parent in streams),
             strict=as_bool("strict", strict),
         )
         super().__init__(node, streams)
@@ -98,7 +98,6 @@ class InterleaveIterDataset(PlannedIterDataset[T_co]):
     def _build_node(self) -> InterleaveNode:
         return InterleaveNode(
             site=self._site,
-            parents=(),
             node_at=partial(_node_at, self._datasets),
             count=len(self._datasets),
             cycle=self._cycle_length,
@@ -123,7 +122,7 @@ class WindowShuffleIterDataset(PlannedIterDataset[T_co]):
     def __init__(self, parent: IterDataset[T_co], *, window_size: int, seed: int) -> None:
         node = WindowShuffleStreamNode(
             site=call_site(),
-            parents=(stream_node("parent", parent),),
+            parent=stream_node("parent", parent),
             window=as_int("window_size", window_size, minimum=1),
             seed=as_seed(seed),
         )
@@ -150,7 +149,7 @@ class RebatchIterDataset(PlannedIterDataset[T_co]):
     ) -> None:
         node = RebatchNode(
             site=call_site(),
-            parents=(stream_node("parent", parent),),
+            parent=stream_node("parent", parent),
             size=as_int("batch_size", batch_size, minimum=1),
             drop_remainder=as_bool("drop_remainder", drop_remainder),
         )
@@ -171,7 +170,7 @@ class RepeatIterDataset(PlannedIterDataset[T_co]):
     def __init__(self, parent: IterDataset[T_co], num_epochs: int | None = None) -> None:
         node = RepeatStreamNode(
             site=call_site(),
-            parents=(stream_node("parent", parent),),
+            parent=stream_node("parent", parent),
             num_epochs=None if num_epochs is None else as_int("num_epochs", num_epochs, minimum=1),
         )
         super().__init__(node, (parent,))
@@ -191,7 +190,7 @@ class LimitIterDataset(PlannedIterDataset[T_co]):
     def __init__(self, parent: IterDataset[T_co], count: int) -> None:
         node = LimitNode(
             site=call_site(),
-            parents=(stream_node("parent", parent),),
+            parent=stream_node("parent", parent),
             count=as_int("count", count, minimum=1),
         )
         super().__init__(node, (parent,))
@@ -212,7 +211,7 @@ class CacheIterDataset(PlannedIterDataset[T_co]):
     """
 
     def __init__(self, parent: IterDataset[T_co]) -> None:
-        node = CacheNode(site=call_site(), parents=(stream_node("parent", parent),))
+        node = CacheNode(site=call_site(), parent=stream_node("parent", parent))
         super().__init__(node, (parent,))
 
 

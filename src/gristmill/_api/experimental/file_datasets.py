@@ -11,7 +11,7 @@ from gristmill._base.call_site import call_site
 from gristmill._data.sources.file_streams import ParquetStream, TFRecordStream
 from gristmill._io.paths import find_files
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.record_stream import RecordStreamNode
+from gristmill._plan.nodes.stream import RecordStreamNode
 from gristmill.errors import PlanError
 from gristmill.options import StorageOptions
 
@@ -45,7 +45,7 @@ class TFRecordIterDataset(PlannedIterDataset[bytes]):
     ) -> None:
         site = call_site()
         nodes = [
-            RecordStreamNode(site=site, parents=(), stream=TFRecordStream(ref))
+            RecordStreamNode(site=site, stream=TFRecordStream(ref))
             for ref in find_files(path, storage)
         ]
         if len(nodes) > 1:
@@ -99,7 +99,7 @@ class ParquetIterDataset(PlannedIterDataset[dict[str, Any]]):
 
     def _build_node(self) -> Node:
         nodes = [
-            RecordStreamNode(site=self._site, parents=(), stream=ParquetStream(ref, self._options))
+            RecordStreamNode(site=self._site, stream=ParquetStream(ref, self._options))
             for ref in self._refs
         ]
         if len(nodes) == 1:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gristmill._api.dataset.iterator import DatasetIterator
-from gristmill._api.dataset.stream_index import unknown_index
+from gristmill._plan.nodes.base import unknown_index
 
 
 def get_next_index(ds_iter: DatasetIterator[Any]) -> int:

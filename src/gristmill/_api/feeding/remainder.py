@@ -8,12 +8,7 @@ from numpy.typing import NDArray
 
 from gristmill._api.feeding.leaves import is_supported
 from gristmill._base.tree import leaves_with_paths, map_leaves
-from gristmill._plan.nodes.base import Node, parents_of
-from gristmill._plan.nodes.batch import BatchNode
-from gristmill._plan.nodes.dataset import FanOutNode
-from gristmill._plan.nodes.flat_map import FlatMapNode
-from gristmill._plan.nodes.packing import ConcatSplitNode, PackNode
-from gristmill._plan.nodes.stream_steps import RebatchNode
+from gristmill._plan.nodes.base import Node
 from gristmill.errors import FeedError, PlanError
 from gristmill.types import Tree
 
@@ -108,14 +103,7 @@ def num_rows(batch: Tree) -> int:
 
 def batch_size_of(plan: Node | None) -> int | None:
     """Return the number of rows of a full batch of a pipeline, or `None` if it is unknown."""
-    match plan:
-        case None | FlatMapNode() | FanOutNode() | PackNode() | ConcatSplitNode():
-            return None
-        case BatchNode() | RebatchNode():
-            return plan.size
-        case _:
-            sizes = {batch_size_of(parent) for parent in parents_of(plan)}
-            return sizes.pop() if len(sizes) == 1 else None
+    return None if plan is None else plan.batch_size
 
 
 def as_remainder(mode: Any, batch_size: int | None, mask_name: str) -> Remainder:

@@ -18,7 +18,7 @@ from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._metrics.profiler import named
-from gristmill._plan.nodes.batch import BatchNode
+from gristmill._plan.nodes.steps import BatchNode
 from gristmill.errors import BatchError, PlanError
 from gristmill.types import Element, Span, Tree
 

@@ -29,7 +29,6 @@ from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._plan.nodes.base import Step
-from gristmill._plan.nodes.batch import BatchNode
 from gristmill.types import Element, Span
 
 Reader: TypeAlias = Callable[[Span], BlockResult]
@@ -47,7 +46,7 @@ class ReadContext:
     """Whether elements are read by index, from a dataset, and absent ones are `None`."""
     allocate: Allocate = np.empty
     """Allocates the arrays of batches."""
-    steps_above: Sequence[Step | BatchNode] = ()
+    steps_above: Sequence[Step] = ()
     """The steps of the stream above the node, bottom up."""
     num_flat_maps: int = 0
     """The number of flat maps of the stream: a cursor has an entry for each."""

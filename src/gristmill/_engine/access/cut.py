@@ -15,7 +15,6 @@ from typing import final
 
 from gristmill._engine.access.flat_map import num_flat_maps
 from gristmill._plan.nodes.base import Node, Step
-from gristmill._plan.nodes.batch import BatchNode
 from gristmill._plan.traverse import base_of, steps_of
 from gristmill.types import Cursor
 
@@ -33,7 +32,7 @@ class Cut:
     """Whether batches are formed in order, from wherever the stream stands."""
 
     @cached_property
-    def steps(self) -> list[Step | BatchNode]:
+    def steps(self) -> list[Step]:
         """All steps, bottom up."""
         return steps_of(self.plan)
 
@@ -45,8 +44,8 @@ class Cut:
     @property
     def stops_at_absent(self) -> bool:
         """Whether each position has to hold an element, as batches start at multiples of a size."""
-        batches = [step for step in self.steps if isinstance(step, BatchNode) and step.is_dense]
-        return bool(batches) and not self.in_order
+        has_batches = any(step.combines_elements and step.is_dense for step in self.steps)
+        return has_batches and not self.in_order
 
     @property
     def base(self) -> Node:
@@ -74,7 +73,7 @@ def cut_plan(
     steps = steps_of(plan)
     # A batch of the elements left after skipping is formed in order, like one after a filter.
     low = below_batches or skips_errors or in_order
-    is_above = [isinstance(step, BatchNode) and (low or not step.is_dense) for step in steps]
+    is_above = [step.combines_elements and (low or not step.is_dense) for step in steps]
     num_read = is_above.index(True) if True in is_above else len(steps)
     if max_read is not None:
         num_read = min(num_read, max_read)

@@ -19,10 +19,11 @@ from gristmill._engine.blocks.block_result import BlockResult, FilterCounts
 from gristmill._engine.blocks.error_notes import call_each
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.dataset import AccessNode, SeedNode
-from gristmill._plan.nodes.filter import FilterNode
+from gristmill._plan.nodes.dataset import AccessNode
+from gristmill._plan.nodes.hints import SeedNode
 from gristmill._plan.nodes.rearrange import RearrangeNode
-from gristmill._plan.nodes.source import SourceNode
+from gristmill._plan.nodes.sampled import SourceNode
+from gristmill._plan.nodes.steps import FilterNode
 from gristmill.types import Element, Span
 
 

@@ -15,8 +15,7 @@ from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import call_each
 from gristmill._metrics.profiler import named
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.dataset import FanOutNode
-from gristmill._plan.nodes.flat_map import FlatMapNode
+from gristmill._plan.nodes.steps import FanOutNode, FlatMapNode
 from gristmill._plan.traverse import steps_of
 from gristmill.errors import PlanError
 from gristmill.types import Element, Span
@@ -39,8 +38,8 @@ def flat_map_step(node: FlatMapNode, context: ReadContext) -> RunStep:
         counts = np.array([len(group) for group in groups], dtype=np.int64)
         lineage = block.lineage[: len(groups)].sparse().split(counts, level=level)
         outputs = Block([output for group in groups for output in group], lineage)
-        if node.given and len(outputs):
-            outputs = outputs.take(np.flatnonzero(~lineage.is_before(node.given)))
+        if node.resumed_at and len(outputs):
+            outputs = outputs.take(np.flatnonzero(~lineage.is_before(node.resumed_at)))
         return BlockResult(outputs, error, row=len(groups))
 
     return run

@@ -15,9 +15,8 @@ from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_context, call_each
 from gristmill._engine.blocks.lineage import Lineage
-from gristmill._plan.nodes.dataset import SeededMapNode
-from gristmill._plan.nodes.map import MapNode, MapWithIndexNode, RandomMapNode
-from gristmill._plan.nodes.sample import SampleNode
+from gristmill._plan.nodes.sampled import SampleNode
+from gristmill._plan.nodes.steps import MapNode, MapWithIndexNode, RandomMapNode, SeededMapNode
 from gristmill._plan.nodes.stream import CountedMapNode
 from gristmill._plan.traverse import bottom_of, sample_of
 from gristmill.errors import BatchError, PlanError

@@ -39,37 +39,37 @@ from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._engine.tuning.waiting import Stopwatch
 from gristmill._metrics.profiler import named
-from gristmill._plan.nodes.base import Node, Step, parents_of
-from gristmill._plan.nodes.batch import BatchNode
+from gristmill._plan.nodes.base import Node, Step
 from gristmill._plan.nodes.combine import (
     ChooseNode,
     ConcatenateNode,
     MixNode,
+    ReshardedNode,
     SelectNode,
     ZipNode,
 )
-from gristmill._plan.nodes.dataset import (
-    AccessNode,
-    CustomNode,
-    FanOutNode,
-    SeededMapNode,
-    SeedNode,
-)
-from gristmill._plan.nodes.filter import FilterNode
-from gristmill._plan.nodes.flat_map import FlatMapNode
-from gristmill._plan.nodes.map import MapNode, MapWithIndexNode, RandomMapNode
+from gristmill._plan.nodes.dataset import AccessNode, CustomNode
+from gristmill._plan.nodes.hints import HintNode, SeedNode
 from gristmill._plan.nodes.rearrange import (
     PickNode,
     RearrangeNode,
+    RemainingNode,
     RepeatNode,
     ShuffleNode,
     SliceNode,
     WindowShuffleNode,
 )
-from gristmill._plan.nodes.reshard import RemainingNode, ReshardedNode
-from gristmill._plan.nodes.sample import SampleNode
-from gristmill._plan.nodes.source import SourceNode
-from gristmill._plan.nodes.stream import HintNode
+from gristmill._plan.nodes.sampled import SampleNode, SourceNode
+from gristmill._plan.nodes.steps import (
+    BatchNode,
+    FanOutNode,
+    FilterNode,
+    FlatMapNode,
+    MapNode,
+    MapWithIndexNode,
+    RandomMapNode,
+    SeededMapNode,
+)
 from gristmill.types import Element, Span
 
 OpenReader: TypeAlias = Callable[..., Reader]
@@ -120,7 +120,7 @@ def open_reader(node: Node, context: ReadContext) -> Reader:
     if isinstance(node, SampleNode):  # reads its source by key, to report errors by position
         return open_node(node, context)
     below = _context_below(node, context)
-    return open_node(node, context, *(open_reader(parent, below) for parent in parents_of(node)))
+    return open_node(node, context, *(open_reader(parent, below) for parent in node.parents))
 
 
 def open_step(node: Step, context: ReadContext) -> RunStep:
@@ -139,7 +139,7 @@ def _context_below(node: Node, context: ReadContext) -> ReadContext:
     allocate = context.allocate if moves_elements else np.empty
     if context.by_index or isinstance(node, AccessNode):
         return ReadContext(by_index=True, allocate=allocate)
-    assert isinstance(node, Step | BatchNode), "a stream consists of steps"
+    assert isinstance(node, Step), "a stream consists of steps"
     return replace(context, allocate=allocate, steps_above=(node, *context.steps_above))
 
 

@@ -20,8 +20,7 @@ from gristmill._engine.blocks.lineage import Lineage, lineage_of
 from gristmill._metrics.profiler import named
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import CustomNode
-from gristmill._plan.nodes.sample import SampleNode
-from gristmill._plan.nodes.source import SourceNode
+from gristmill._plan.nodes.sampled import SampleNode, SourceNode
 from gristmill.errors import SourceError
 from gristmill.types import Span, SupportsGetItems
 

@@ -7,8 +7,7 @@ from typing import TypeVar
 from gristmill._engine.blocks.lineage import Lineage
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import AccessNode
-from gristmill._plan.nodes.sample import SampleNode
-from gristmill._plan.nodes.source import SourceNode
+from gristmill._plan.nodes.sampled import SampleNode, SourceNode
 from gristmill._plan.traverse import bottom_of, sample_of
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.stages.base import Stage, UpperStage
 from gristmill._metrics.counters import StepClock
 from gristmill._metrics.profiler import named
-from gristmill._plan.nodes.batch import BatchNode
+from gristmill._plan.nodes.steps import BatchNode
 from gristmill.types import Cursor
 
 

@@ -11,7 +11,7 @@ from gristmill._engine.stages.batch import BatchStage
 from gristmill._engine.stages.ranges import RangeStage
 from gristmill._metrics.counters import Counters, StepClock
 from gristmill._plan.nodes.base import Step
-from gristmill._plan.nodes.batch import BatchNode
+from gristmill._plan.nodes.steps import BatchNode
 
 
 def stack_stages(
@@ -23,9 +23,10 @@ def stack_stages(
     length: int | None = None,
     needs_thread: bool = False,
 ) -> Stage:
-    """Give the stage of the steps over the first `length` positions; by default, over all.
+    """Return the stage of the steps over the first `length` positions; by default, over all.
 
-    The counters count them from `first_step` on. Where they count fewer, the stage is of those.
+    Its steps are counted from `first_step` on. The steps above those that `counters` lists are not
+    part of the stage.
     """
     stage: Stage = RangeStage(
         executor,
@@ -46,10 +47,8 @@ def stack_stages(
     )
 
 
-def stack_steps(
-    stage: Stage, steps: Sequence[Step | BatchNode], clocks: Sequence[StepClock]
-) -> Stage:
-    """Give the stage of as many steps as there are clocks, on top of another stage."""
+def stack_steps(stage: Stage, steps: Sequence[Step], clocks: Sequence[StepClock]) -> Stage:
+    """Return the stage of as many steps as there are clocks, on top of another stage."""
     for number, (step, clock) in enumerate(zip(steps, clocks, strict=False), start=1):
         if isinstance(step, BatchNode):
             stage = BatchStage(step, stage, clock)
@@ -60,18 +59,17 @@ def stack_steps(
 
 
 def _need(cut: Cut) -> Callable[[int], int]:
-    """Tell how many of the positions left are read: those of a batch that is dropped are not."""
+    """Return how many of the remaining positions to read: not those of a batch that is dropped."""
     above = [] if cut.skips_errors else cut.steps[cut.num_read :]
-    batches = [step for step in above if isinstance(step, BatchNode) and step.is_dense]
+    dense = [step for step in above if step.is_dense]
+    top = dense[-1] if dense else cut.base
+    size = top.records_per_position // cut.base.records_per_position
 
     def num_needed(num_left: int) -> int:
         count = num_left
-        for batch in batches:
-            full, rest = divmod(count, batch.size)
-            count = full + (rest > 0 and not batch.drop_remainder)
-        for batch in batches:
-            count *= batch.size
-        return min(count, num_left)
+        for step in dense:
+            count = step.max_outputs(count)
+        return min(count * size, num_left)
 
     return num_needed
 

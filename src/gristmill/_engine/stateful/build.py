@@ -17,16 +17,17 @@ from gristmill._engine.stateful.record_stream import RecordStreamStage
 from gristmill._engine.stateful.repeat import RepeatStage
 from gristmill._engine.stateful.window_shuffle import WindowShuffleStage
 from gristmill._engine.stateful.zip import ZipStage
-from gristmill._plan.nodes.combine_streams import MixStreamNode, ZipStreamNode
+from gristmill._plan.nodes.combine_streams import ChainNode, MixStreamNode, ZipStreamNode
 from gristmill._plan.nodes.packing import ConcatSplitNode, PackNode
-from gristmill._plan.nodes.record_stream import RecordStreamNode
-from gristmill._plan.nodes.reshard import ChainNode
-from gristmill._plan.nodes.stream import CountedMapNode, CustomStreamNode, StatefulNode
-from gristmill._plan.nodes.stream_steps import (
+from gristmill._plan.nodes.stream import (
     CacheNode,
+    CountedMapNode,
+    CustomStreamNode,
     LimitNode,
     RebatchNode,
+    RecordStreamNode,
     RepeatStreamNode,
+    StatefulNode,
     WindowShuffleStreamNode,
 )
 

@@ -5,7 +5,7 @@ from typing import Any, final
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import InputBuffer, StatefulStage
-from gristmill._plan.nodes.reshard import ChainNode
+from gristmill._plan.nodes.combine_streams import ChainNode
 
 
 @final

@@ -5,7 +5,7 @@ from typing import Any, final
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import StatefulStage
-from gristmill._plan.nodes.stream_steps import LimitNode
+from gristmill._plan.nodes.stream import LimitNode
 
 
 @final

@@ -13,7 +13,7 @@ from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_note_once
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import StatefulStage
-from gristmill._plan.nodes.combine import choose_run
+from gristmill._plan.mixing import choose_run
 from gristmill._plan.nodes.combine_streams import MixStreamNode
 from gristmill.errors import StateError
 from gristmill.types import Element, Indices

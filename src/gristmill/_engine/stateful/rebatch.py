@@ -10,7 +10,7 @@ from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_note_once
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import Mark, StatefulStage
-from gristmill._plan.nodes.stream_steps import RebatchNode
+from gristmill._plan.nodes.stream import RebatchNode
 from gristmill.errors import BatchError
 from gristmill.types import Element, Tree
 

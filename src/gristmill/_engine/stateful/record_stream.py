@@ -6,7 +6,7 @@ from typing import Any, final
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import StatefulStage
-from gristmill._plan.nodes.record_stream import Records, RecordStreamNode
+from gristmill._plan.nodes.stream import Records, RecordStreamNode
 
 
 @final

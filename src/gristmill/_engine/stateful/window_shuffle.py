@@ -8,7 +8,7 @@ from gristmill._data.sampling.shuffle import shuffled
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import StatefulStage
-from gristmill._plan.nodes.stream_steps import WindowShuffleStreamNode
+from gristmill._plan.nodes.stream import WindowShuffleStreamNode
 from gristmill.types import Cursor, Element
 
 MAX_BLOCK_ELEMENTS = 4096

@@ -1,35 +1,80 @@
-"""What every node of a plan tells about itself.
+"""The protocol of all nodes of a plan, and the bases that many of them share.
 
-A node is asked for elements by *position*, 0 up to its length. Of a dense node each position holds
-exactly one element; below a filter a position may hold none, below a flat map several.
+The elements of a node have *positions*, from 0 up to its length. In a dense node each position
+holds exactly one element. Above a filter a position may hold none, above a flat map several.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Self, TypeAlias
 
+from gristmill._data.sampling.remaining import Remaining
 from gristmill._data.sampling.shard_lengths import ENDLESS
+from gristmill._plan.element_spec import ParentSpecs, first_spec
+from gristmill.errors import StateError
+from gristmill.options import ShardOptions
+from gristmill.types import Cursor, Element, Tree
 
-__all__ = ["ENDLESS", "Node", "Step", "name_of", "stable_repr"]
+__all__ = [
+    "ENDLESS",
+    "Collate",
+    "Node",
+    "RecordsNode",
+    "Step",
+    "UnaryNode",
+    "name_of",
+    "stable_repr",
+    "unknown_index",
+]
+
+Collate: TypeAlias = Callable[[Sequence[Any]], Element]
+"""A function that makes a batch of elements."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node(ABC):
-    """One node of a pipeline: what, never how."""
+    """One node of a plan. It describes what to compute, not how."""
+
+    user_part: ClassVar[str] = "transform"
+    """What the user passes for such a node: a transform, a function, a source or a sampler."""
 
     site: str
-    """The user's file and line that added it."""
+    """The user's file and line that added the node."""
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """The node in a few words, for errors and checkpoints: no data, no addresses."""
+        """A short name for errors, statistics and checkpoints, without data or addresses."""
+
+    @property
+    def description(self) -> str | None:
+        """The step in the description that states contain; `None` if the stream is the same."""
+        return self.label
+
+    @property
+    def is_order(self) -> bool:
+        """Whether descriptions list it as part of the order of the records."""
+        return False
+
+    @property
+    @abstractmethod
+    def parents(self) -> tuple["Node", ...]:
+        """The nodes whose elements it reads."""
+
+    @abstractmethod
+    def with_parents(self, parents: Sequence["Node"]) -> Self:
+        """Return this node with other parents, as many as it has."""
+
+    @property
+    def parent_names(self) -> tuple[str, ...] | None:
+        """The names of the parents in states, if the state of each is found by name."""
+        return None
 
     @abstractmethod
     def length(self) -> int:
-        """Count its positions; `ENDLESS` if there is no end to them."""
+        """Return the number of positions, or `ENDLESS`."""
 
     @property
     def is_dense(self) -> bool:
@@ -37,30 +82,80 @@ class Node(ABC):
         return True
 
     @property
+    def is_elementwise(self) -> bool:
+        """Whether an element depends on that of the parent alone, not on its index."""
+        return False
+
+    @property
     def records_per_position(self) -> int:
-        """How many positions of the sampled records go into one of this node."""
+        """The number of positions of the sampled records that one position stands for."""
         return 1
 
     @property
     def num_sources(self) -> int:
-        """How many sources the records of a few positions in a row come from."""
-        below = getattr(self, "parent", None)
-        return 1 if below is None else below.num_sources
+        """The number of sources that the records of some consecutive positions come from."""
+        return self.parents[0].num_sources if len(self.parents) == 1 else 1
 
     @property
     def reads_many(self) -> bool:
         """Whether its records come from sources that read many in one call."""
-        below = getattr(self, "parent", None)
-        several: tuple[Node, ...] = getattr(self, "parents", ()) if below is None else (below,)
-        return bool(several) and all(node.reads_many for node in several)
+        return bool(self.parents) and all(parent.reads_many for parent in self.parents)
+
+    @property
+    def batch_size(self) -> int | None:
+        """The number of rows of a full batch, or `None` if it is unknown or not a batch."""
+        sizes = {parent.batch_size for parent in self.parents}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    @property
+    def collate(self) -> Collate | None:
+        """The function with which to batch its elements, if all its sources have the same."""
+        first, *others = [parent.collate for parent in self.parents] or [None]
+        return first if all(other is first for other in others) else None
+
+    def element_spec(self, parents: ParentSpecs, transform: object) -> Tree:
+        """Return the spec of the elements.
+
+        Args:
+            parents: The specs of the parents of the dataset that added this node.
+            transform: The user's transformation, if there is one.
+
+        Raises:
+            SpecError: The spec is not known without reading elements.
+        """
+        return first_spec(self.label, parents)
+
+    def index_at(self, cursor: Cursor) -> int:
+        """Return the index of the element that follows `cursor`.
+
+        Raises:
+            StateError: The index is not known without counting, as above a filter.
+        """
+        raise unknown_index(self.label)
+
+    def cursor_at(self, index: int) -> Cursor:
+        """Return the cursor before the element `index`, in constant time.
+
+        Raises:
+            IndexError: `index` is past the end.
+            StateError: The cursor is not known without counting, as above a filter.
+        """
+        raise unknown_index(self.label)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step(Node):
-    """A node that does something to the elements of the one below, one at a time."""
+class UnaryNode(Node):
+    """A node with one parent. By default it has as many positions, and is dense if that is."""
 
     parent: Node
-    name: str
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        return (self.parent,)
+
+    def with_parents(self, parents: Sequence[Node]) -> Self:
+        (parent,) = parents
+        return replace(self, parent=parent)
 
     def length(self) -> int:
         return self.parent.length()
@@ -69,13 +164,66 @@ class Step(Node):
     def is_dense(self) -> bool:
         return self.parent.is_dense
 
+
+@dataclass(frozen=True, kw_only=True)
+class Step(UnaryNode):
+    """A node that runs on blocks of its parent's elements and keeps nothing between them."""
+
+    @property
+    def combines_elements(self) -> bool:
+        """Whether an element is made of several consecutive ones of the parent."""
+        return False
+
     @property
     def records_per_position(self) -> int:
         return self.parent.records_per_position
 
+    def max_outputs(self, num_inputs: int) -> int:
+        """Return the largest number of elements that `num_inputs` of the parent can become."""
+        return num_inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordsNode(UnaryNode):
+    """The bottom of a stream: records by position, which are distributed over shards."""
+
+    @property
+    @abstractmethod
+    def own_shard(self) -> tuple[int, int]:
+        """The index of the shard that it reads, and the number of shards."""
+
+    @property
+    @abstractmethod
+    def has_contiguous_shards(self) -> bool:
+        """Whether a shard is a range of the records, which it shuffles separately."""
+
+    @abstractmethod
+    def with_shard(self, shard: ShardOptions, *, is_contiguous: bool) -> Self:
+        """Return the node of another shard."""
+
+    @abstractmethod
+    def resharded(
+        self, shards: Sequence["RecordsNode"], positions: Sequence[int], shard: ShardOptions
+    ) -> tuple[Self, Remaining]:
+        """Return the node of a shard of what earlier shards left, and what they left.
+
+        Args:
+            shards: The nodes of all earlier shards, of which this is the first.
+            positions: The number of positions that each of them has read.
+            shard: The new shard.
+        """
+
+
+def unknown_index(label: str) -> StateError:
+    """Return the error for a stream whose elements have no known index."""
+    return StateError(
+        f"The number of elements that {label} has yielded is not known without counting. Count "
+        "them in your loop, or use `get_state` and `set_state`."
+    )
+
 
 def name_of(transform: Callable[..., Any] | object) -> str:
-    """Name a user's function or transform as they wrote it.
+    """Return the name of a user's function or transformation, as in their code.
 
     >>> name_of(len), name_of(lambda x: x)
     ('len', '<lambda>')
@@ -88,20 +236,13 @@ def name_of(transform: Callable[..., Any] | object) -> str:
     return name.rpartition("<locals>.")[2]
 
 
-def stable_repr(thing: object, *, limit: int = 200) -> str:
-    """Give the `repr` of an object, or its type where that would be an address or very long.
+def stable_repr(value: object, *, limit: int = 200) -> str:
+    """Return the `repr` of an object, or its type if that has an address or is too long.
 
     >>> stable_repr(object()), stable_repr(range(3))
     ('object', 'range(0, 3)')
     """
-    text = repr(thing)
-    if " at 0x" in text or len(text) > limit:
-        return type(thing).__qualname__.rpartition("<locals>.")[2]
-    return text
-
-
-def parents_of(node: Any) -> list[Node]:
-    """Give what a node stands on."""
-    if hasattr(node, "parents"):
-        return list(node.parents)
-    return [node.parent] if hasattr(node, "parent") else []
+    shown = repr(value)
+    if " at 0x" in shown or len(shown) > limit:
+        return type(value).__qualname__.rpartition("<locals>.")[2]
+    return shown

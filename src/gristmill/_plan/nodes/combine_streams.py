@@ -1,66 +1,121 @@
-"""Stream nodes that make one stream of several."""
+"""Stateful nodes that make one stream of several."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, cast, final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self, final
 
+from gristmill._plan.element_spec import ParentSpecs
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.combine import as_proportions
-from gristmill._plan.nodes.stream import StatefulNode
+from gristmill._plan.nodes.stream import Continuation, StageState, StatefulNode, StreamLeafNode
 from gristmill.errors import PlanError
+from gristmill.types import Cursor, Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class CombineStreamsNode(StatefulNode):
+    """Elements of several streams."""
+
+    inputs: tuple[Node, ...]
+    """The parents."""
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    def with_parents(self, parents: Sequence[Node]) -> Self:
+        return replace(self, inputs=tuple(parents))
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class MixStreamNode(StatefulNode):
-    """Elements of the parents in turn, by proportions, until one of them has none left.
+class MixStreamNode(CombineStreamsNode):
+    """Elements of the parents in proportions, until one of the parents is exhausted.
 
-    With `names` a state is kept by name, so that parents may come and go between two runs.
+    With `names`, states are kept by name, so that parents may be added or removed between runs.
     """
 
     proportions: tuple[int, ...]
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not self.parents:
+        if not self.inputs:
             raise PlanError("There is nothing to mix. Pass at least one dataset.")
         names = self.names or ()
         if len(set(names)) < len(names):
-            raise PlanError(f"Datasets of the same name cannot be told apart: {list(names)}.")
+            raise PlanError(f"The names of mixed datasets must be unique, got {list(names)}.")
 
     @property
     def label(self) -> str:
         return f"Mix(weights={list(self.proportions)})"
 
+    @property
+    def description(self) -> str:
+        # Named datasets and their weights may change between two runs.
+        return self.label if self.names is None else "Mix"
+
+    @property
+    def parent_names(self) -> tuple[str, ...] | None:
+        return self.names
+
     def name_of(self, number: int) -> str:
-        """Name a parent, for errors."""
+        """Return the name of a parent, for errors."""
         return str(number) if self.names is None else repr(self.names[number])
+
+    def parent_cursors(self, state: StageState) -> list[Cursor | None]:
+        if state is None:
+            return [None] * len(self.inputs)
+        _, below = state
+        found = below if self.names is None else [below.get(name) for name in self.names]
+        return [None if cursor is None else tuple(cursor) for cursor in found]
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ZipStreamNode(StatefulNode):
-    """Tuples of one element of each parent; if strict, all must end at the same time."""
+class ZipStreamNode(CombineStreamsNode):
+    """Tuples of one element of each parent. If `strict`, all parents must end together."""
 
     strict: bool = True
 
     def __post_init__(self) -> None:
-        if not self.parents:
+        if not self.inputs:
             raise PlanError("There is nothing to zip. Pass at least one dataset.")
 
     @property
     def label(self) -> str:
-        return f"Zip({len(self.parents)} datasets)"
+        return f"Zip({len(self.inputs)} datasets)"
+
+    def element_spec(self, parents: ParentSpecs, transform: object) -> Tree:
+        return tuple(spec() for spec in parents)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class InterleaveNode(StatefulNode):
-    """One element of each of `cycle` datasets in turn; where one ends, the next not yet begun.
+class ChainNode(CombineStreamsNode):
+    """One stream after the other, each from a cursor in `starts`; `None` is its beginning."""
 
-    They are not parents: `node_at` makes the node of one when its turn comes, or gives `None`
-    where there is none at that number.
+    starts: tuple[Cursor | None, ...]
+
+    @property
+    def label(self) -> str:
+        return f"Chain({len(self.inputs)} streams)"
+
+    def remaining(self, state: StageState) -> list[Continuation]:
+        """Return the streams that have not ended in a state."""
+        number, cursor = (0, None) if state is None else state
+        starts = [*self.starts]
+        if number < len(starts) and cursor is not None:
+            starts[number] = tuple(cursor)
+        streams = zip(self.inputs, starts, strict=True)
+        return [Continuation(node, start) for node, start in streams][number:]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class InterleaveNode(StreamLeafNode):
+    """One element of each of `cycle` datasets in turn. Where one ends, the next takes its turn.
+
+    The datasets are not parents: `node_at` makes the node of one when it is opened, or returns
+    `None` if that dataset is absent.
     """
 
     node_at: Callable[[int], Node | None]
@@ -70,38 +125,3 @@ class InterleaveNode(StatefulNode):
     @property
     def label(self) -> str:
         return f"Interleave({self.count} datasets, cycle_length={self.cycle})"
-
-
-def mixed_order(
-    datasets: Any, weights: Any
-) -> tuple[list[Any], tuple[str, ...] | None, tuple[int, ...]]:
-    """Give what is mixed in the order that Grain mixes it, the names, and the proportions.
-
-    A mapping is taken in the order of its sorted keys.
-
-    >>> mixed_order({"b": "B", "a": "A"}, {"a": 1.0, "b": 2.0})
-    (['A', 'B'], ('a', 'b'), (100, 200))
-    """
-    if not isinstance(datasets, Mapping):
-        if isinstance(weights, Mapping):
-            raise PlanError(
-                "`weights` have names, the datasets have not. Pass both as mappings or as lists."
-            )
-        several = list(datasets)
-        return several, None, _proportions(weights, len(several))
-    named = dict(sorted(cast("Mapping[Any, Any]", datasets).items(), key=itemgetter(0)))
-    if isinstance(weights, Mapping):
-        weighed = cast("Mapping[Any, float]", weights)
-        if weighed.keys() != named.keys():
-            raise PlanError(
-                f"`weights` are of {list(weighed)}, the datasets {list(named)}. Give one for each."
-            )
-        weights = [weighed[key] for key in named]
-    names = tuple(str(key) for key in named)
-    return list(named.values()), names, _proportions(weights, len(named))
-
-
-def _proportions(weights: Sequence[float] | None, count: int) -> tuple[int, ...]:
-    if not count:
-        raise PlanError("There is nothing to mix. Pass at least one dataset.")
-    return as_proportions(weights, count)

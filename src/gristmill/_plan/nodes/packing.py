@@ -1,4 +1,4 @@
-"""Nodes that lay documents of different lengths into rows of one length."""
+"""Nodes that pack documents of different lengths into rows of one length."""
 
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast, final
 
 from gristmill._base.checks import as_int
 from gristmill._base.tree import map_leaves
-from gristmill._plan.nodes.stream import StatefulNode
+from gristmill._plan.nodes.stream import HoldingNode
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import Tree
 
@@ -16,32 +16,32 @@ Path: TypeAlias = tuple[Any, ...]
 
 
 class BOSHandling(enum.Enum):
-    """What to do with the first token of each piece in a row."""
+    """What to do with the first token of each document, or part of one, in a row."""
 
     DO_NOTHING = enum.auto()
-    """Leave it."""
+    """Keep it."""
     REPLACE_FIRST_TOKEN_WITH_BOS = enum.auto()
-    """Put the token of a beginning in its place."""
+    """Replace it by the token for the beginning of a sequence."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class PackedFeature:
-    """A feature of the elements, and the rows its values go into."""
+    """A feature of the elements, and the rows that its values are packed into."""
 
     path: Path
     length: int
-    """How long a row is."""
+    """The length of a row."""
     alignment: int = 1
-    """Each document begins at a multiple of this."""
+    """Each document starts at a multiple of this."""
     padding: Any = None
-    """What stands where no document does; `None` is zero."""
+    """The value where there is no document. `None` means zero."""
     is_meta: bool = False
-    """Whether it goes without segment ids and positions."""
+    """Whether it has no segment ids and positions."""
 
     @property
     def name(self) -> str:
-        """The feature as the user would write it."""
+        """The feature as in the user's code."""
         return "".join(
             [str(key) for key in self.path[:1]] + [f"[{key!r}]" for key in self.path[1:]]
         )
@@ -49,23 +49,23 @@ class PackedFeature:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PackNode(StatefulNode):
-    """Documents in bins, which become rows once a document fits into none of them."""
+class PackNode(HoldingNode):
+    """Documents in bins, which become rows as soon as a document fits into none of them."""
 
     length_struct: Tree
     features: tuple[PackedFeature, ...]
     """The leaves of `length_struct`."""
     listed_features: tuple[str, ...]
-    """Features that are not packed: a row has the list of what its documents had."""
+    """Features that are not packed: a row has the list of the values of its documents."""
     num_bins: int
     is_best_fit: bool
-    """Whether a document goes into the fullest bin that has room, instead of the first."""
+    """Whether a document is put into the fullest bin that has room, instead of the first."""
     shuffles_bins: bool
     seed: int
     group_by: str | None
-    """The shuffle is then within groups, which come in the order of this feature's mean value."""
+    """If set, bins are shuffled within groups, in the order of this feature's mean value."""
     max_documents: int | None
-    """How many documents a bin takes at most."""
+    """The largest number of documents in a bin."""
 
     def __post_init__(self) -> None:
         as_int("num_packing_bins", self.num_bins, minimum=1)
@@ -85,17 +85,25 @@ class PackNode(StatefulNode):
         kind = "BestFitPack" if self.is_best_fit else "FirstFitPack"
         return f"{kind}({_sizes(self.features)}, num_packing_bins={self.num_bins})"
 
+    @property
+    def description(self) -> str:
+        return f"{self.label} (seed={self.seed})"
+
+    @property
+    def batch_size(self) -> None:
+        return None
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ConcatSplitNode(StatefulNode):
-    """Documents one after the other, cut wherever a row is full."""
+class ConcatSplitNode(HoldingNode):
+    """Documents one after the other, split wherever a row is full."""
 
     features: tuple[PackedFeature, ...]
     splits_full_length: bool
-    """Whether a document that fills a row by itself is cut like others; else it passes as it is."""
+    """Whether a document that fills a row on its own is split like others, or kept as a row."""
     bos_features: frozenset[str]
-    """Features whose pieces begin with `bos_token`."""
+    """Features whose documents, and parts of documents, start with `bos_token`."""
     bos_token: int | None
 
     def __post_init__(self) -> None:
@@ -105,6 +113,10 @@ class ConcatSplitNode(StatefulNode):
     def label(self) -> str:
         return f"ConcatThenSplit({_sizes(self.features)})"
 
+    @property
+    def batch_size(self) -> None:
+        return None
+
 
 def packed_features(
     length_struct: Any,
@@ -113,7 +125,7 @@ def packed_features(
     alignments: Any = None,
     paddings: Any = None,
 ) -> tuple[Tree, tuple[PackedFeature, ...]]:
-    """Check how long rows are, and give that as a tree of its own and feature by feature.
+    """Check the lengths of rows, and return them as a new tree and feature by feature.
 
     >>> packed_features({"tokens": 8}, meta_features=())[1][0].length
     8
@@ -129,9 +141,9 @@ def packed_features(
         is_meta = path[0] in meta_features
         if len(path) > 1 and not is_meta:
             raise PlanError(
-                f"`length_struct` has more than one length under {path[0]!r}, and segment ids are "
-                "made for arrays only. Flatten the feature in a map before, or add it to "
-                "`meta_features`, which have none."
+                f"`length_struct` has more than one length under {path[0]!r}, but only arrays "
+                "have segment ids. Flatten the feature in a map before packing, or add it to "
+                "`meta_features`, which have no segment ids."
             )
         alignment = 1 if alignments is None else _at(alignments, path, "pack_alignment_struct")
         features.append(
@@ -143,12 +155,12 @@ def packed_features(
                 is_meta=is_meta,
             )
         )
-    # A copy: the dict is the user's, who may change it.
+    # A copy, because the user may change the dict later.
     return map_leaves(int, length_struct), tuple(features)
 
 
 def tree_features(length_struct: Tree) -> tuple[PackedFeature, ...]:
-    """Give the features of a tree of any shape, whose leaves are lengths of a row.
+    """Return the features of a tree of any structure, whose leaves are lengths of a row.
 
     >>> [feature.name for feature in tree_features({"a": 8, "b": [4, 2]})]
     ['a', 'b[0]', 'b[1]']
@@ -160,7 +172,7 @@ def tree_features(length_struct: Tree) -> tuple[PackedFeature, ...]:
 
 
 def output_names(features: Sequence[PackedFeature], listed: Sequence[str]) -> list[str]:
-    """Give the names that rows have, none of them twice.
+    """Return the names of the features of a row, which must be unique.
 
     >>> output_names(packed_features({"x": 8}, meta_features=())[1], ["id"])
     ['x', 'x_segment_ids', 'x_positions', 'id']
@@ -176,8 +188,8 @@ def output_names(features: Sequence[PackedFeature], listed: Sequence[str]) -> li
     twice = sorted({name for name in names if names.count(name) > 1}, key=str)
     if twice:
         raise PlanError(
-            f"Rows would have {twice[0]!r} twice, as a feature and as what packing adds. Rename "
-            "the feature in a map before."
+            f"Rows would have {twice[0]!r} twice: as a feature, and as one that packing adds. "
+            "Rename the feature in a map before packing."
         )
     return names
 
@@ -199,7 +211,7 @@ def _at(tree: Any, path: Path, name: str) -> Any:
             tree = tree[key]
     except (KeyError, IndexError, TypeError):
         raise PlanError(
-            f"`{name}` must be like `length_struct`, and has nothing at "
+            f"`{name}` must have the structure of `length_struct`, but has no value at "
             f"{''.join(f'[{key!r}]' for key in path)}."
         ) from None
     return tree

@@ -1,51 +1,47 @@
-"""Nodes that change only which element stands where: integer maths, a block of indices at a time.
+"""Nodes of a dataset that only change which element is at which index.
 
-A dataset has no end: past its length come later epochs. Index i is element i mod length of epoch
-i div length, and each node here keeps the epoch while it moves the element.
+They map a block of indices at a time with integer arithmetic. Indices past the length of a dataset
+belong to later epochs: index i is element `i % length` of epoch `i // length`. The nodes here keep
+the epoch of an element and change its index within the epoch.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
 import numpy as np
 
-from gristmill._data.sampling.shard_lengths import ENDLESS
+from gristmill._data.sampling.remaining import Remaining
 from gristmill._data.sampling.shuffle import shuffled
-from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.base import ENDLESS, UnaryNode
+from gristmill.options import ShardOptions
 from gristmill.types import Indices
 
-_SEEDS = 2**32
+_NUM_SEEDS = 2**32
 
 
 @dataclass(frozen=True, kw_only=True)
-class RearrangeNode(Node):
-    """The elements of the parent, elsewhere."""
-
-    parent: Node
-
-    def length(self) -> int:
-        return self.parent.length()
+class RearrangeNode(UnaryNode):
+    """The elements of the parent at other indices."""
 
     @property
-    def is_dense(self) -> bool:
-        return self.parent.is_dense
+    def is_order(self) -> bool:
+        return True
 
     @abstractmethod
     def to_parent(self, indices: Indices) -> Indices:
-        """Give the parent's index of each element."""
+        """Return the index in the parent of each element."""
 
     def run_in_parent(self, run: range) -> range | None:
-        """Give the parent's indices of elements that follow each other, if those do, too."""
+        """Return the parent's indices of consecutive elements, if they are consecutive, too."""
         return None
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class ShuffleNode(RearrangeNode):
-    """All of an epoch in another order, in each epoch in a different one."""
+    """The elements of each epoch in random order, in each epoch a different one."""
 
     seed: int
 
@@ -55,21 +51,16 @@ class ShuffleNode(RearrangeNode):
 
     def to_parent(self, indices: Indices) -> Indices:
         length = self.parent.length()
-        epochs, places = np.divmod(indices, length)
-        moved = _by_group(
-            epochs,
-            places,
-            lambda epoch, some: shuffled(
-                some, num_records=length, seed=(self.seed + epoch) % _SEEDS
-            ),
+        epochs, offsets = np.divmod(indices, length)
+        return epochs * length + _shuffled_in_groups(
+            epochs, offsets, group_size=length, seed=self.seed
         )
-        return moved + epochs * length
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class WindowShuffleNode(RearrangeNode):
-    """Each `window` elements in another order."""
+    """Every `window` consecutive elements in random order."""
 
     window: int
     seed: int
@@ -79,21 +70,16 @@ class WindowShuffleNode(RearrangeNode):
         return f"WindowShuffle(window_size={self.window}, seed={self.seed})"
 
     def to_parent(self, indices: Indices) -> Indices:
-        windows, places = np.divmod(indices, self.window)
-        moved = _by_group(
-            windows,
-            places,
-            lambda number, some: shuffled(
-                some, num_records=self.window, seed=(self.seed + number) % _SEEDS
-            ),
+        windows, offsets = np.divmod(indices, self.window)
+        return windows * self.window + _shuffled_in_groups(
+            windows, offsets, group_size=self.window, seed=self.seed
         )
-        return moved + windows * self.window
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class SliceNode(RearrangeNode):
-    """Every `step`th element of an epoch, from `start` up to `stop`."""
+    """Every `step`-th element of an epoch, from `start` up to `stop`."""
 
     start: int
     stop: int
@@ -103,14 +89,19 @@ class SliceNode(RearrangeNode):
     def label(self) -> str:
         return f"Slice[{self.start}:{self.stop}:{self.step}]"
 
+    @property
+    def is_shard(self) -> bool:
+        """Whether it is one of several shards of the parent: `ds[shard::num_shards]`."""
+        return 0 <= self.start < self.step and self.stop == self.parent.length()
+
     def length(self) -> int:
         return len(range(self.start, self.stop, self.step))
 
     def to_parent(self, indices: Indices) -> Indices:
-        epochs, places = np.divmod(indices, self.length())
-        if not epochs.any():  # the parent may be endless, and times 0 is still 0
-            return self.start + places * self.step
-        return self.start + places * self.step + epochs * self.parent.length()
+        epochs, offsets = np.divmod(indices, self.length())
+        if not epochs.any():  # the length of an endless parent can only be multiplied by 0
+            return self.start + offsets * self.step
+        return self.start + offsets * self.step + epochs * self.parent.length()
 
     def run_in_parent(self, run: range) -> range | None:
         if self.step == 1 and 0 <= run.start <= run.stop <= self.length():
@@ -137,28 +128,28 @@ class PickNode(RearrangeNode):
         return np.array(self.picks, dtype=np.int64)
 
     def to_parent(self, indices: Indices) -> Indices:
-        epochs, places = np.divmod(indices, len(self.picks))
-        return self._picks[places] + epochs * self.parent.length()
+        epochs, offsets = np.divmod(indices, len(self.picks))
+        return self._picks[offsets] + epochs * self.parent.length()
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class RepeatNode(RearrangeNode):
-    """Several epochs as one, or epochs without end; all like the first, if not `reseeded`."""
+    """Several epochs, or an endless number of them. If not `reseeds`, all equal the first."""
 
     num_epochs: int | None
     reseeds: bool = True
 
     @property
     def label(self) -> str:
-        told = "" if self.num_epochs is None else str(self.num_epochs)
-        return f"Repeat({told}{'' if self.reseeds else ', reseed_each_epoch=False'})"
+        count = "" if self.num_epochs is None else str(self.num_epochs)
+        return f"Repeat({count}{'' if self.reseeds else ', reseed_each_epoch=False'})"
 
     def length(self) -> int:
-        one = self.parent.length()
+        epoch = self.parent.length()
         if self.num_epochs is None:
-            return ENDLESS if one else 0
-        return min(one * self.num_epochs, ENDLESS)
+            return ENDLESS if epoch else 0
+        return min(epoch * self.num_epochs, ENDLESS)
 
     def to_parent(self, indices: Indices) -> Indices:
         return indices if self.reseeds else indices % self.parent.length()
@@ -168,15 +159,40 @@ class RepeatNode(RearrangeNode):
         return run if self.reseeds or is_within else None
 
 
-def _by_group(groups: Indices, places: Indices, move: Callable[[int, Indices], Indices]) -> Indices:
-    """Call `move` with each group's number and its places: of one block, mostly one group."""
+@final
+@dataclass(frozen=True, kw_only=True)
+class RemainingNode(RearrangeNode):
+    """A shard of the elements of the parent that the shards of an earlier run have not read."""
+
+    remaining: Remaining
+    shard: ShardOptions
+
+    @property
+    def label(self) -> str:
+        return f"Rest({self.shard.shard_index} of {self.shard.shard_count})"
+
+    def length(self) -> int:
+        return self.remaining.num_positions(self.shard)
+
+    def to_parent(self, indices: Indices) -> Indices:
+        return self.remaining.numbers(indices * self.shard.shard_count + self.shard.shard_index)
+
+
+def _shuffled_in_groups(
+    groups: Indices, offsets: Indices, *, group_size: int, seed: int
+) -> Indices:
+    """Return the shuffled offset of each element within its group, which has a seed of its own."""
+
+    def shuffle_group(group: int, chosen: Indices) -> Indices:
+        return shuffled(chosen, num_records=group_size, seed=(seed + group) % _NUM_SEEDS)
+
     if not len(groups):
-        return places
+        return offsets
     first = int(groups[0])
-    if first == groups[-1] and (groups == first).all():
-        return move(first, places)
-    moved = np.empty_like(places)
-    for number in np.unique(groups):
-        chosen = groups == number
-        moved[chosen] = move(int(number), places[chosen])
+    if first == groups[-1] and (groups == first).all():  # most blocks lie within one group
+        return shuffle_group(first, offsets)
+    moved = np.empty_like(offsets)
+    for group in np.unique(groups).tolist():
+        chosen = groups == group
+        moved[chosen] = shuffle_group(group, offsets[chosen])
     return moved

@@ -1,24 +1,36 @@
-"""Stream nodes that keep something from one element to the next.
+"""Stateful nodes: streams that keep something from one element to the next.
 
-What they give depends on all that came before, so they run in order, in the process that iterates.
-Their state tells where to go on: positions in what is below, never elements.
+Their elements depend on all elements before, so they run in order, in the process that iterates.
+A state consists of cursors of the parents and a few numbers, never of elements.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, final
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, cast, final
 
-from gristmill._data.sampling.shard_lengths import ENDLESS
-from gristmill._plan.nodes.base import Node
-from gristmill.options import MultiprocessingOptions, ReadOptions, WorkerOptions
-from gristmill.types import Element
+from gristmill._plan.element_spec import ParentSpecs, output_spec, resized_spec
+from gristmill._plan.nodes.base import ENDLESS, Collate, Node
+from gristmill._plan.nodes.dataset import undefined_spec
+from gristmill.options import ShardOptions
+from gristmill.types import Cursor, Element, SupportsCollate, Tree
+
+StageState: TypeAlias = Any
+"""The state of a stateful node, as its stage defines it: lists and numbers. `None` is the start."""
+
+
+@final
+@dataclass(frozen=True)
+class Continuation:
+    """A stream to continue from a cursor. `None` is its start."""
+
+    node: Node
+    cursor: Cursor | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatefulNode(Node):
-    """A stream of its own over others; how many elements it has is known at its end."""
-
-    parents: tuple[Node, ...]
+    """A stream with a state. Its number of elements is known only at its end."""
 
     @property
     def is_dense(self) -> bool:
@@ -27,25 +39,100 @@ class StatefulNode(Node):
     def length(self) -> int:
         return ENDLESS
 
+    def parent_cursors(self, state: StageState) -> list[Cursor | None] | None:
+        """Return the cursors of the parents in a state, after the elements that are held there.
+
+        `None` if no other shard can continue from a state. The stream is then given to a new shard
+        as a whole.
+        """
+        return None
+
+    def held(self, state: StageState) -> Continuation | None:
+        """Return the stream of the elements that are held in a state, if there are any."""
+        return None
+
+    def resharded(
+        self,
+        shards: Sequence["StatefulNode"],
+        states: Sequence[StageState],
+        parents: Sequence[Node],
+        shard: ShardOptions,
+    ) -> Self:
+        """Return the node of a new shard, over what remains of the parents.
+
+        Args:
+            shards: The nodes of all earlier shards, of which this is the first.
+            states: The state of each of them.
+            parents: What remains of the parents, for the new shard.
+            shard: The new shard.
+        """
+        return self.with_parents(parents)
+
 
 @dataclass(frozen=True, kw_only=True)
-class HintNode(Node):
-    """The parent as it is, and something about how to run it."""
+class StreamLeafNode(StatefulNode):
+    """A stream without parents."""
+
+    @property
+    def parents(self) -> tuple[()]:
+        return ()
+
+    def with_parents(self, parents: Sequence[Node]) -> Self:
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamStepNode(StatefulNode):
+    """A stream over one parent."""
 
     parent: Node
 
     @property
-    def is_dense(self) -> bool:
-        return self.parent.is_dense
+    def parents(self) -> tuple[Node, ...]:
+        return (self.parent,)
 
-    def length(self) -> int:
-        return self.parent.length()
+    def with_parents(self, parents: Sequence[Node]) -> Self:
+        (parent,) = parents
+        return replace(self, parent=parent)
+
+
+Records: TypeAlias = tuple[Sequence[Element], Callable[[int], Any]]
+"""Some records, and a function that returns the position after the first n of them."""
+
+
+class RecordStream(Protocol):
+    """Records that are read in order, from any position on. A position is a few integers."""
+
+    @property
+    def start(self) -> Any:
+        """The position before the first record."""
+        ...
+
+    def read_from(self, position: Any, /) -> Iterator[Records]:
+        """Yield the records from a position on, some at a time."""
+        ...
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class CustomStreamNode(StatefulNode):
-    """An `IterDataset` of the user's own: whatever its iterator gives."""
+class RecordStreamNode(StreamLeafNode):
+    """The records of a file, or of another source, that is read from start to end."""
+
+    stream: RecordStream
+
+    @property
+    def label(self) -> str:
+        return repr(self.stream)
+
+    @property
+    def collate(self) -> Collate | None:
+        return self.stream.collate if isinstance(self.stream, SupportsCollate) else None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class CustomStreamNode(StreamLeafNode):
+    """A user's own `IterDataset`, read by its iterator."""
 
     dataset: Any
     name: str
@@ -54,11 +141,32 @@ class CustomStreamNode(StatefulNode):
     def label(self) -> str:
         return self.name
 
+    def element_spec(self, parents: ParentSpecs, transform: object) -> Tree:
+        raise undefined_spec(self.label)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountingNode(StreamStepNode):
+    """A stream that counts its elements: its state is the cursor of the parent and the count."""
+
+    @abstractmethod
+    def count_in(self, state: StageState) -> int:
+        """Return the number of elements before a state."""
+
+    def parent_cursors(self, state: StageState) -> list[Cursor | None]:
+        return [None if state is None else tuple(state[0])]
+
+    def index_at(self, cursor: Cursor) -> int:
+        return cursor[0][1]
+
+    def cursor_at(self, index: int) -> Cursor:
+        return ([self.parent.cursor_at(index), index],)
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class CountedMapNode(StatefulNode):
-    """`function` of each element's number and the element.
+class CountedMapNode(CountingNode):
+    """`function`, named `name`, of the number of each element and the element.
 
     With a `seed`, of the element and a generator made from seed and number.
     """
@@ -73,39 +181,140 @@ class CountedMapNode(StatefulNode):
     def label(self) -> str:
         return f"{'MapWithIndex' if self.seed is None else 'RandomMap'} {self.name}"
 
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class ReadNode(HintNode):
-    """How many threads read, and how far ahead."""
-
-    options: ReadOptions
-
     @property
-    def label(self) -> str:
-        return f"ReadOptions(num_threads={self.options.num_threads})"
+    def description(self) -> str:
+        return self.label if self.seed is None else f"{self.label} (seed={self.seed})"
 
+    def element_spec(self, parents: ParentSpecs, transform: object) -> Tree:
+        return output_spec(self.label, transform, parents)
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class WorkersNode(HintNode):
-    """What is below may be computed in worker processes; what is above is not."""
+    def count_in(self, state: StageState) -> int:
+        return self.first if state is None else state[1]
 
-    options: MultiprocessingOptions
-    worker: WorkerOptions
-
-    @property
-    def label(self) -> str:
-        return f"Workers({self.options.num_workers})"
+    def resharded(
+        self,
+        shards: Sequence[StatefulNode],
+        states: Sequence[StageState],
+        parents: Sequence[Node],
+        shard: ShardOptions,
+    ) -> Self:
+        first = max(map(self.count_in, states))
+        return replace(self.with_parents(parents), first=first)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PrefetchNode(HintNode):
-    """What is below may run ahead in a thread."""
+class LimitNode(CountingNode):
+    """The first `count` elements."""
 
-    buffer_size: int
+    count: int
 
     @property
     def label(self) -> str:
-        return f"ThreadPrefetch({self.buffer_size})"
+        return f"Limit({self.count})"
+
+    def count_in(self, state: StageState) -> int:
+        return 0 if state is None else state[1]
+
+    def resharded(
+        self,
+        shards: Sequence[StatefulNode],
+        states: Sequence[StageState],
+        parents: Sequence[Node],
+        shard: ShardOptions,
+    ) -> Self:
+        limits = zip(cast("Sequence[LimitNode]", shards), states, strict=True)
+        remaining = sum(limit.count - limit.count_in(state) for limit, state in limits)
+        count = len(range(shard.shard_index, remaining, shard.shard_count))
+        return replace(self.with_parents(parents), count=count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldingNode(StreamStepNode):
+    """A stream that holds elements of its parent: a window, packing bins, the rest of a batch.
+
+    A state is the cursor of the parent and some numbers of the stage. If the stream has yielded a
+    part of what it holds, they are followed by the number of elements from that cursor on that it
+    holds, and the cursor after them.
+    """
+
+    state_size: ClassVar[int] = 3
+    """The length of a state in which nothing is held."""
+
+    def parent_cursors(self, state: StageState) -> list[Cursor | None]:
+        if state is None:
+            return [None]
+        return [tuple(state[0] if len(state) == self.state_size else state[-1])]
+
+    def held(self, state: StageState) -> Continuation | None:
+        if state is None or len(state) == self.state_size:
+            return None
+        cursor, *numbers = state[: self.state_size]
+        count, _ = state[self.state_size :]
+        limit = LimitNode(site=self.site, parent=self.parent, count=count)
+        return Continuation(self.over_held(limit), ([([cursor, 0],), *numbers],))
+
+    def over_held(self, held: LimitNode) -> Self:
+        """Return this node over no more than the elements that it holds."""
+        return replace(self, parent=held)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class WindowShuffleStreamNode(HoldingNode):
+    """Every `window` consecutive elements in random order."""
+
+    window: int
+    seed: int
+
+    @property
+    def label(self) -> str:
+        return f"WindowShuffle(window_size={self.window}, seed={self.seed})"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RebatchNode(HoldingNode):
+    """The rows of the parent's batches in batches of another size."""
+
+    state_size: ClassVar[int] = 2
+
+    size: int
+    drop_remainder: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"Rebatch({self.size})"
+
+    @property
+    def batch_size(self) -> int:
+        return self.size
+
+    def element_spec(self, parents: ParentSpecs, transform: object) -> Tree:
+        return resized_spec(parents, batch_size=self.size)
+
+    def over_held(self, held: LimitNode) -> Self:
+        # Only the remainder of the whole stream is dropped, not that of the held elements.
+        return replace(self, parent=held, drop_remainder=False)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RepeatStreamNode(StreamStepNode):
+    """The same elements `num_epochs` times, or endlessly."""
+
+    num_epochs: int | None = None
+
+    @property
+    def label(self) -> str:
+        return f"Repeat({'' if self.num_epochs is None else self.num_epochs})"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class CacheNode(StreamStepNode):
+    """The elements of the parent, which are kept in memory for later epochs."""
+
+    @property
+    def label(self) -> str:
+        return "Cache"

@@ -16,8 +16,7 @@ from gristmill._engine.executors.ipc.explain import explain_unsendable, explain_
 from gristmill._engine.executors.ipc.serialize import dump_plan
 from gristmill._plan.build import with_operation
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.sample import SampleNode
-from gristmill._plan.nodes.source import SourceNode
+from gristmill._plan.nodes.sampled import SampleNode, SourceNode
 from gristmill.errors import PlanTypeError
 from gristmill.options import NoSharding
 from gristmill.transforms import Batch, Map

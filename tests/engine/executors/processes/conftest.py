@@ -9,8 +9,7 @@ from gristmill._data.sampling.samplers import IndexSampler
 from gristmill._engine.access.cut import Cut, cut_plan
 from gristmill._plan.build import with_operation
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.sample import SampleNode
-from gristmill._plan.nodes.source import SourceNode
+from gristmill._plan.nodes.sampled import SampleNode, SourceNode
 from gristmill.options import NoSharding
 
 

@@ -269,8 +269,14 @@ def test_a_meta_feature_that_an_element_lacks_is_told():
         ({"num_packing_bins": 0}, "`num_packing_bins` must be at least 1, got 0"),
         ({"max_sequences_per_bin": 0}, "`max_sequences_per_bin` must be at least 1, got 0"),
         ({"meta_features": "id"}, "Put it in brackets"),
-        ({"pack_alignment_struct": {}}, "`pack_alignment_struct` must be like `length_struct`"),
-        ({"padding_struct": {"b": 1}}, "`padding_struct` must be like `length_struct`"),
+        (
+            {"pack_alignment_struct": {}},
+            "`pack_alignment_struct` must have the structure of `length_struct`",
+        ),
+        (
+            {"padding_struct": {"b": 1}},
+            "`padding_struct` must have the structure of `length_struct`",
+        ),
         ({"shuffle_bins_group_by_feature": "b"}, "must be one of a, a_segment_ids, a_positions"),
         ({"seed": -1}, "`seed` must be at least 0"),
     ],

@@ -15,7 +15,7 @@ from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset
 from gristmill._api.dataset.map_dataset import MapDataset
 from gristmill._base.call_site import call_site
 from gristmill._base.extras import load_extra
-from gristmill._plan.nodes.record_stream import RecordStreamNode
+from gristmill._plan.nodes.stream import RecordStreamNode
 from gristmill.errors import PlanError, PlanTypeError
 
 
@@ -63,7 +63,7 @@ def from_huggingface(
     """
     selected = _select_split(dataset, split)
     if _is_a(selected, "IterableDataset"):
-        node = RecordStreamNode(site=call_site(), parents=(), stream=make_stream(selected))
+        node = RecordStreamNode(site=call_site(), stream=make_stream(selected))
         return PlannedIterDataset(node, ())
     kind = selected.format["type"]
     check_format(kind)

@@ -14,7 +14,7 @@ from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_seed
 from gristmill._base.extras import load_extra
 from gristmill._plan.nodes.base import stable_repr
-from gristmill._plan.nodes.record_stream import RecordStreamNode
+from gristmill._plan.nodes.stream import RecordStreamNode
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import Element, RandomAccessDataSource
 
@@ -117,7 +117,7 @@ def _make_stream_dataset(dataset: Iterable[Item], collate: Collate | None) -> It
         description=get_type_name(dataset),
         collate=collate,
     )
-    return PlannedIterDataset(RecordStreamNode(site=call_site(), parents=(), stream=stream), ())
+    return PlannedIterDataset(RecordStreamNode(site=call_site(), stream=stream), ())
 
 
 def _return_unchanged(item: Item) -> Element:

@@ -7,10 +7,7 @@ from typing import Any
 
 from gristmill._engine.executors.ipc.serialize import dump_plan
 from gristmill._engine.executors.ipc.unpicklable import find_unpicklable
-from gristmill._plan.nodes.base import Node, parents_of
-from gristmill._plan.nodes.batch import BatchNode
-from gristmill._plan.nodes.sample import SampleNode
-from gristmill._plan.nodes.source import SourceNode
+from gristmill._plan.nodes.base import Node
 from gristmill.errors import PlanTypeError
 
 
@@ -18,6 +15,7 @@ def explain_unsendable(plan: Node, error: Exception) -> PlanTypeError:
     """Explain why `dump_plan(plan)` raised `error`: which step, where it was added, what in it.
 
     >>> import threading
+    >>> from gristmill._plan.nodes.sampled import SourceNode
     >>> lock = threading.Lock()
     >>> node = SourceNode(site="train.py:12", source=[1, lock])
     >>> print(explain_unsendable(node, TypeError()))  # doctest: +NORMALIZE_WHITESPACE
@@ -28,8 +26,7 @@ def explain_unsendable(plan: Node, error: Exception) -> PlanTypeError:
     for node in _nodes(plan):
         for name, value in _own_parts(node):
             what = f"{node.label}, added at {node.site},"
-            place = _PLACES.get(type(node), "transform")
-            explained = _explain(what, name, value, place)
+            explained = _explain(what, name, value, node.user_part)
             if explained is not None:
                 explained.__cause__ = error
                 return explained
@@ -45,11 +42,6 @@ def explain_unsendable_value(name: str, value: Any, error: Exception) -> PlanTyp
     return explained
 
 
-_PLACES: dict[type[Node], str] = {
-    SourceNode: "source",
-    SampleNode: "sampler",
-    BatchNode: "function",
-}
 _ROOTS = {"source": "data_source", "function": "", "batch_function": ""}
 """What the user calls these fields; a function goes by its own name."""
 
@@ -88,7 +80,7 @@ def _discard(_: PickleBuffer) -> None:
 
 def _nodes(plan: Node) -> Iterator[Node]:
     """Give the nodes of a plan, bottom up."""
-    for parent in parents_of(plan):
+    for parent in plan.parents:
         yield from _nodes(parent)
     yield plan
 
@@ -97,7 +89,7 @@ def _own_parts(node: Node) -> Iterator[tuple[str, Any]]:
     """Give the parts of a node that are the user's, under the names the user knows them by."""
     for field in fields(node):
         value = getattr(node, field.name)
-        if field.name in ("site", "parent", "parents", "name") or value is None:
+        if field.name in ("site", "parent", "inputs", "name") or value is None:
             continue
         name = _ROOTS.get(field.name, field.name)
         yield name or getattr(value, "__name__", field.name), value

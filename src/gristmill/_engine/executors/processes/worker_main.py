@@ -25,7 +25,7 @@ from gristmill._engine.executors.ipc.serialize import Sender, classes_of
 from gristmill._engine.executors.processes.job import Job
 from gristmill._engine.executors.processes.threaded_reader import ThreadedReader
 from gristmill._engine.warm_memory import keep_memory_warm
-from gristmill._plan.nodes.map import RandomMapNode
+from gristmill._plan.nodes.steps import RandomMapNode
 from gristmill.options import ReadOptions
 
 MESSAGE_BYTES = 8192

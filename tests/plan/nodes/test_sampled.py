@@ -1,16 +1,83 @@
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gristmill import (
     DataLoader,
     IndexSampler,
     NoSharding,
+    RangeDataSource,
     RecordMetadata,
     SequentialSampler,
     ShardOptions,
 )
+from gristmill._plan.nodes.sampled import SourceNode
 from gristmill.errors import GristmillWarning, PlanError, PlanTypeError
+
+
+class Reads:
+    """A source that records every read."""
+
+    def __init__(self) -> None:
+        self.reads: list[int] = []
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> int:
+        self.reads.append(index)
+        return index
+
+
+def node_over(source: Any) -> SourceNode:
+    return SourceNode(site="here:1", source=source)
+
+
+@pytest.mark.parametrize(
+    "source", [[1, 2, 3], (1, 2, 3), range(3), np.arange(3), RangeDataSource(0, 3, 1), Reads()]
+)
+def test_any_object_with_a_length_and_items_is_a_source(source: Any):
+    assert node_over(source).length() == 3
+
+
+def test_building_a_loader_reads_nothing():
+    source = Reads()
+    DataLoader(data_source=source, sampler=SequentialSampler(3))
+    assert source.reads == []
+
+
+@pytest.mark.parametrize(
+    ("source", "label"),
+    [
+        ([1, 2], "list(<2 records>)"),
+        ((1, 2), "tuple(<2 records>)"),
+        (range(2), "range(0, 2)"),
+        (np.arange(2), "ArraySource(<2 records>, array: int64[])"),
+        (RangeDataSource(0, 4, 2), "RangeDataSource(start=0, stop=4, step=2)"),
+        (Reads(), "Reads(<3 records>)"),
+    ],
+)
+def test_the_label_of_a_source_contains_neither_data_nor_addresses(source: Any, label: str):
+    assert node_over(source).label == label
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (list, r"^`data_source` is the class list\. Pass an instance of it\."),
+        ("files", r"^`data_source` is the string 'files'\. Pass a source that reads it\."),
+        (b"files", r"^`data_source` is the string b'files'\."),
+        ({"x": np.zeros(3)}, r"^`data_source` is a dict\. Wrap .* `ArraySource\(arrays\)`\."),
+        (iter([1]), r"^`data_source` must have `__len__` and `__getitem__`, got .* Make a list"),
+        (None, r"^`data_source` must have `__len__` and `__getitem__`, got None\."),
+        (3, r"^`data_source` must have `__len__` and `__getitem__`, got 3\."),
+        ({1, 2}, r"^`data_source` must have `__len__` and `__getitem__`"),
+    ],
+)
+def test_an_object_that_cannot_be_read_by_index_is_refused(source: Any, message: str):
+    with pytest.raises(PlanTypeError, match=message):
+        DataLoader(data_source=source, sampler=SequentialSampler(1))
 
 
 class Odd:
@@ -81,7 +148,7 @@ def test_shard_options_of_another_kind_are_refused(value: Any):
         elements(SequentialSampler(6), shard_options=value)
 
 
-def test_a_shard_without_records_is_warned_of():
+def test_a_shard_without_records_is_reported_by_a_warning():
     with pytest.warns(GristmillWarning, match=r"gets no records\. Use fewer shards\."):
         assert elements(SequentialSampler(2), shard_options=ShardOptions(2, 3)) == []
 
@@ -91,7 +158,7 @@ def test_a_shard_without_records_is_warned_of():
 )
 def test_a_sampler_longer_than_its_source_is_refused_when_the_loader_is_built(sampler: Any):
     message = (
-        r"^`sampler` wants 7 records, the source has 6\. "
+        r"^`sampler` needs 7 records, the source has 6\. "
         r"Pass `num_records=len\(data_source\)` to the sampler\.$"
     )
     with pytest.raises(PlanError, match=message):
@@ -99,7 +166,7 @@ def test_a_sampler_longer_than_its_source_is_refused_when_the_loader_is_built(sa
 
 
 @pytest.mark.parametrize("sampler", [None, 3, IndexSampler, SequentialSampler, {1, 2}], ids=repr)
-def test_what_is_no_sampler_is_refused(sampler: Any):
+def test_an_object_that_is_not_a_sampler_is_refused(sampler: Any):
     with pytest.raises(
         PlanTypeError, match=r"^`sampler` must have `__getitem__`, got .* Use `Index"
     ):
@@ -107,33 +174,33 @@ def test_what_is_no_sampler_is_refused(sampler: Any):
 
 
 @pytest.mark.parametrize("sampler", ["ab", [0, 1], (0, 1), b"ab"], ids=repr)
-def test_what_gives_no_metadata_is_refused_with_a_way_out(sampler: Any):
+def test_a_sampler_that_does_not_return_metadata_is_refused_with_a_remedy(sampler: Any):
     with pytest.raises(TypeError, match="RecordMetadata"):
         list(DataLoader(data_source=[1, 2], sampler=sampler))
 
 
 class Fixed:
-    """A user's sampler that always says the same."""
+    """A user's sampler that always returns the same metadata."""
 
-    def __init__(self, said: Any) -> None:
-        self.said = said
+    def __init__(self, metadata: Any) -> None:
+        self.metadata = metadata
 
     def __len__(self) -> int:
         return 2
 
     def __getitem__(self, index: int) -> Any:
-        return self.said
+        return self.metadata
 
 
 @pytest.mark.parametrize("key", [None, 1.7, "1"], ids=repr)
-def test_a_record_key_that_is_no_integer_is_refused_and_never_rounded(key: Any):
+def test_a_record_key_that_is_not_an_integer_is_refused_not_rounded(key: Any):
     sampler = Fixed(RecordMetadata(index=0, record_key=key))
     with pytest.raises(TypeError, match="record_key"):
         elements(sampler)
 
 
 @pytest.mark.parametrize("key", [-1, 6, 2**40])
-def test_a_record_key_out_of_bounds_is_told_with_the_users_line(key: int):
+def test_a_record_key_out_of_bounds_is_reported_with_the_users_line(key: int):
     with pytest.raises(
         IndexError, match=rf"^The sampler asks for record {key}, the source has 6\."
     ) as e:

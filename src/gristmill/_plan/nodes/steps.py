@@ -1,0 +1,239 @@
+"""Steps: nodes that run on a block of elements, in a stream or a dataset.
+
+In a dataset, `None` stands for an absent element: one that a filter removed, or an index that a
+flat map did not fill. The user's functions are not called for it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from gristmill._plan.element_spec import ParentSpecs, batch_spec, output_spec
+from gristmill._plan.nodes.base import ENDLESS, Collate, Step
+from gristmill._plan.nodes.hints import FilterLimits
+from gristmill.types import Cursor, Element, Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformNode(Step):
+    """A step that makes new elements with a user's function, named `name`."""
+
+    name: str
+
+    def element_spec(self, parents: ParentSpecs, transform: object) -> Tree:
+        return output_spec(self.label, transform, parents)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MapNode(TransformNode):
+    """`function` of each element. `batch_function` computes the same for many, as columns."""
+
+    function: Callable[[Element], Element]
+    batch_function: Callable[[Tree], Tree] | None = None
+    skips_none: bool = False
+    """Whether `None` is passed on without calling `function`."""
+
+    @property
+    def label(self) -> str:
+        return f"Map {self.name}"
+
+    @property
+    def is_elementwise(self) -> bool:
+        return True
+
+    def index_at(self, cursor: Cursor) -> int:
+        return self.parent.index_at(cursor)
+
+    def cursor_at(self, index: int) -> Cursor:
+        return self.parent.cursor_at(index)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MapWithIndexNode(TransformNode):
+    """`function` of the index in the stream and the element."""
+
+    function: Callable[[int, Element], Element]
+
+    @property
+    def label(self) -> str:
+        return f"MapWithIndex {self.name}"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RandomMapNode(TransformNode):
+    """`function` of each element and the random generator of the record it came from.
+
+    All random steps of a record draw from one generator, one after the other.
+    """
+
+    function: Callable[[Element, np.random.Generator], Element]
+
+    @property
+    def label(self) -> str:
+        return f"RandomMap {self.name}"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SeededMapNode(TransformNode):
+    """`function` of each element and a generator made from `seed` and the element's index."""
+
+    function: Callable[[Element, np.random.Generator], Element]
+    seed: int
+
+    @property
+    def label(self) -> str:
+        return f"RandomMap {self.name}"
+
+    @property
+    def description(self) -> str:
+        return f"{self.label} (seed={self.seed})"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FlatMapNode(TransformNode):
+    """The outputs of `function` for each element, at most `max_fan_out` of them."""
+
+    function: Callable[[Element], Iterable[Element]]
+    max_fan_out: int
+    resumed_at: tuple[Cursor, ...] = ()
+    """Cursors within records. Another shard has yielded the outputs before each of them."""
+
+    @property
+    def label(self) -> str:
+        return f"FlatMap {self.name}"
+
+    @property
+    def is_dense(self) -> bool:
+        return False
+
+    @property
+    def batch_size(self) -> None:
+        return None
+
+    def max_outputs(self, num_inputs: int) -> int:
+        return num_inputs * self.max_fan_out
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FanOutNode(TransformNode):
+    """A flat map of a dataset: `max_fan_out` indices for the outputs of each element.
+
+    Indices without an output are absent.
+    """
+
+    function: Callable[[Element], Iterable[Element]]
+    max_fan_out: int
+
+    @property
+    def label(self) -> str:
+        return f"FlatMap {self.name}"
+
+    @property
+    def is_dense(self) -> bool:
+        return False
+
+    @property
+    def batch_size(self) -> None:
+        return None
+
+    def length(self) -> int:
+        return min(self.parent.length() * self.max_fan_out, ENDLESS)
+
+    def max_outputs(self, num_inputs: int) -> int:
+        return num_inputs * self.max_fan_out
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FilterNode(Step):
+    """The elements for which `function`, named `name`, is true."""
+
+    name: str
+    function: Callable[[Element], bool]
+    limits: FilterLimits | None = None
+    """How large a share of the elements it may remove."""
+
+    @property
+    def label(self) -> str:
+        return f"Filter {self.name}"
+
+    @property
+    def is_dense(self) -> bool:
+        return False
+
+    @property
+    def is_elementwise(self) -> bool:
+        return True
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class BatchNode(Step):
+    """Every `size` consecutive elements, stacked or combined by `function`.
+
+    Over a dense parent it is dense: batch b consists of the `size` positions from `b * size` on.
+    Over a sparse one, the positions of a batch are known only in order.
+    """
+
+    user_part: ClassVar[str] = "function"
+
+    size: int
+    drop_remainder: bool = False
+    function: Collate | None = None
+    """By default that of the source, if it has one. Without one, elements are stacked."""
+
+    def __post_init__(self) -> None:
+        if self.function is None:
+            object.__setattr__(self, "function", self.parent.collate)
+
+    @property
+    def label(self) -> str:
+        dropped = ", drop_remainder=True" if self.drop_remainder else ""
+        return f"Batch({self.size}{dropped})"
+
+    @property
+    def combines_elements(self) -> bool:
+        return True
+
+    @property
+    def records_per_position(self) -> int:
+        return self.parent.records_per_position * self.size
+
+    @property
+    def batch_size(self) -> int:
+        return self.size
+
+    @property
+    def collate(self) -> None:
+        return None
+
+    def length(self) -> int:
+        total = self.parent.length()
+        return ENDLESS if total == ENDLESS else self.max_outputs(total)
+
+    def max_outputs(self, num_inputs: int) -> int:
+        full, remaining = divmod(num_inputs, self.size)
+        return full if self.drop_remainder or not remaining else full + 1
+
+    def element_spec(self, parents: ParentSpecs, transform: object) -> Tree:
+        return batch_spec(
+            self.function,
+            parents,
+            batch_size=self.size,
+            drop_remainder=self.drop_remainder,
+        )
+
+    def index_at(self, cursor: Cursor) -> int:
+        return -(-self.parent.index_at(cursor) // self.size)
+
+    def cursor_at(self, index: int) -> Cursor:
+        is_at_end = index == self.length()  # the last batch may be short
+        return self.parent.cursor_at(self.parent.length() if is_at_end else index * self.size)

@@ -1,0 +1,347 @@
+"""Laws of all node classes, and rows that each of them needs in the tables of the engine.
+
+To add a node class, add an example here. The tests then fail until the class has a reader or a
+stage.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, final
+
+import numpy as np
+import pytest
+
+from gristmill import MultiprocessingOptions, ReadOptions, SequentialSampler, ShardOptions
+from gristmill._data.sampling.remaining import Remaining
+from gristmill._engine.access.reader import READERS, STEPS
+from gristmill._engine.stateful.build import STAGES
+from gristmill._plan import nodes
+from gristmill._plan.describe import describe
+from gristmill._plan.nodes.base import Node, RecordsNode, Step
+from gristmill._plan.nodes.combine import (
+    ConcatenateNode,
+    MixNode,
+    ReshardedNode,
+    SelectNode,
+    ZipNode,
+)
+from gristmill._plan.nodes.combine_streams import (
+    ChainNode,
+    InterleaveNode,
+    MixStreamNode,
+    ZipStreamNode,
+)
+from gristmill._plan.nodes.dataset import AccessNode, CustomNode
+from gristmill._plan.nodes.hints import (
+    HintNode,
+    OptionsNode,
+    PrefetchNode,
+    ReadNode,
+    SeedNode,
+    WorkersNode,
+)
+from gristmill._plan.nodes.packing import ConcatSplitNode, PackNode, packed_features
+from gristmill._plan.nodes.rearrange import (
+    PickNode,
+    RemainingNode,
+    RepeatNode,
+    ShuffleNode,
+    SliceNode,
+    WindowShuffleNode,
+)
+from gristmill._plan.nodes.sampled import SampleNode, SourceNode
+from gristmill._plan.nodes.steps import (
+    BatchNode,
+    FanOutNode,
+    FilterNode,
+    FlatMapNode,
+    MapNode,
+    MapWithIndexNode,
+    RandomMapNode,
+    SeededMapNode,
+)
+from gristmill._plan.nodes.stream import (
+    CacheNode,
+    CountedMapNode,
+    CustomStreamNode,
+    LimitNode,
+    RebatchNode,
+    RecordStreamNode,
+    RepeatStreamNode,
+    StatefulNode,
+    WindowShuffleStreamNode,
+)
+from gristmill.errors import SpecError, StateError
+from gristmill.options import WorkerOptions
+
+HERE = "train.py:1"
+SHARD = ShardOptions(0, 2)
+REMAINING = Remaining((8,)).after([1, 2])
+SOURCE = SourceNode(site=HERE, source=[*range(8)])
+STREAM = AccessNode(site=HERE, parent=SOURCE)
+LENGTHS, FEATURES = packed_features({"tokens": 4}, meta_features=())
+
+
+class Lines:
+    """A stream without records."""
+
+    start = 0
+
+    def read_from(self, position: Any, /) -> Iterator[Any]:
+        return iter(())
+
+
+def a_function(*arguments: Any) -> Any:
+    return arguments
+
+
+def over(parent: Node) -> dict[str, Any]:
+    return {"site": HERE, "parent": parent}
+
+
+def applied(parent: Node) -> dict[str, Any]:
+    return {**over(parent), "name": "a_function", "function": a_function}
+
+
+EXAMPLES: list[Node] = [
+    SOURCE,
+    SampleNode(**over(SOURCE), sampler=SequentialSampler(8), shard=SHARD),
+    CustomNode(site=HERE, dataset=[1, 2], name="Own"),
+    STREAM,
+    MapNode(**applied(SOURCE)),
+    MapWithIndexNode(**applied(SOURCE)),
+    RandomMapNode(**applied(SampleNode(**over(SOURCE), sampler=SequentialSampler(8), shard=SHARD))),
+    SeededMapNode(**applied(SOURCE), seed=1),
+    FlatMapNode(**applied(STREAM), max_fan_out=2),
+    FanOutNode(**applied(SOURCE), max_fan_out=2),
+    FilterNode(**applied(SOURCE)),
+    BatchNode(**over(SOURCE), size=3),
+    SeedNode(**over(SOURCE), seed=1),
+    ReadNode(**over(STREAM), options=ReadOptions()),
+    WorkersNode(**over(STREAM), options=MultiprocessingOptions(), worker=WorkerOptions()),
+    PrefetchNode(**over(STREAM), buffer_size=2),
+    OptionsNode(**over(STREAM), options={"min_shm_size": 1}),
+    ShuffleNode(**over(SOURCE), seed=1),
+    WindowShuffleNode(**over(SOURCE), window=3, seed=1),
+    SliceNode(**over(SOURCE), start=0, stop=8, step=2),
+    PickNode(**over(SOURCE), picks=(1, 0)),
+    RepeatNode(**over(SOURCE), num_epochs=2),
+    RemainingNode(**over(SOURCE), remaining=REMAINING, shard=SHARD),
+    MixNode(site=HERE, inputs=(SOURCE, SOURCE), proportions=(2, 1)),
+    SelectNode(site=HERE, inputs=(SOURCE, SOURCE), selection=[(0, 1), (1, 0)]),
+    ConcatenateNode(site=HERE, inputs=(SOURCE, SOURCE)),
+    ReshardedNode(site=HERE, inputs=(SOURCE,), remaining=REMAINING, shard=SHARD),
+    ZipNode(site=HERE, inputs=(SOURCE, SOURCE)),
+    RecordStreamNode(site=HERE, stream=Lines()),
+    CustomStreamNode(site=HERE, dataset=Lines(), name="Own"),
+    CountedMapNode(**applied(STREAM)),
+    WindowShuffleStreamNode(**over(STREAM), window=3, seed=1),
+    RebatchNode(**over(STREAM), size=3),
+    RepeatStreamNode(**over(STREAM)),
+    LimitNode(**over(STREAM), count=3),
+    CacheNode(**over(STREAM)),
+    MixStreamNode(site=HERE, inputs=(STREAM, STREAM), proportions=(2, 1), names=("a", "b")),
+    ZipStreamNode(site=HERE, inputs=(STREAM, STREAM)),
+    ChainNode(site=HERE, inputs=(STREAM, STREAM), starts=((3,), None)),
+    InterleaveNode(site=HERE, node_at=lambda _: STREAM, count=2, cycle=1),
+    PackNode(
+        **over(STREAM),
+        length_struct=LENGTHS,
+        features=FEATURES,
+        listed_features=(),
+        num_bins=2,
+        is_best_fit=False,
+        shuffles_bins=False,
+        seed=0,
+        group_by=None,
+        max_documents=None,
+    ),
+    ConcatSplitNode(
+        **over(STREAM),
+        features=FEATURES,
+        splits_full_length=True,
+        bos_features=frozenset(),
+        bos_token=None,
+    ),
+]
+"""One instance of each node class."""
+
+
+def subclasses(cls: type[Node]) -> Iterator[type[Node]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from subclasses(subclass)
+
+
+def node_classes() -> list[type[Node]]:
+    """Return all node classes of the package that are not meant to be subclassed."""
+    for module in pkgutil.iter_modules(nodes.__path__, f"{nodes.__name__}."):
+        importlib.import_module(module.name)
+    return [
+        cls
+        for cls in dict.fromkeys(subclasses(Node))
+        if cls.__module__.startswith("gristmill.") and not cls.__subclasses__()
+    ]
+
+
+def how_to_run(cls: type[Node]) -> list[str]:
+    """Return what runs a node of some class. Exactly one entry is right."""
+    # Hints are removed when a stream is opened; one that datasets use, too, has a reader.
+    is_only_of_streams = issubclass(cls, HintNode) and cls is not SeedNode
+    return (
+        ["reader"] * (cls in READERS)
+        + ["stage"] * (cls in STAGES)
+        + ["hint"] * is_only_of_streams
+        + ["opens streams while it runs"] * (cls is InterleaveNode)
+    )
+
+
+def every_node() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("node", EXAMPLES, ids=lambda node: type(node).__name__)
+
+
+@pytest.mark.parametrize("cls", node_classes(), ids=lambda cls: cls.__name__)
+def test_each_node_class_has_an_example_here(cls: type[Node]):
+    assert [type(node) for node in EXAMPLES].count(cls) == 1
+
+
+@pytest.mark.parametrize("cls", node_classes(), ids=lambda cls: cls.__name__)
+def test_each_node_class_is_run_by_exactly_one_reader_or_stage(cls: type[Node]):
+    assert len(how_to_run(cls)) == 1
+
+
+@pytest.mark.parametrize("cls", node_classes(), ids=lambda cls: cls.__name__)
+def test_each_step_of_a_stream_can_run_on_a_block(cls: type[Node]):
+    # Batches have a stage of their own; `FanOutNode` exists in datasets only.
+    if issubclass(cls, Step) and cls not in (BatchNode, FanOutNode):
+        assert cls in STEPS
+
+
+@pytest.mark.parametrize("cls", node_classes(), ids=lambda cls: cls.__name__)
+def test_each_node_class_is_final_and_frozen_and_has_keyword_arguments_only(cls: Any):
+    assert cls.__final__
+    assert cls.__dataclass_params__.frozen
+    assert all(field.kw_only for field in fields(cls))
+
+
+def test_a_new_node_class_without_a_row_is_found():
+    @final
+    @dataclass(frozen=True, kw_only=True)
+    class Forgotten(Step):
+        @property
+        def label(self) -> str:
+            return "Forgotten"
+
+    assert Forgotten in [*subclasses(Node)]
+    assert how_to_run(Forgotten) == []
+    assert Forgotten not in [type(node) for node in EXAMPLES]
+
+
+def test_a_node_class_without_parents_or_a_label_cannot_be_used():
+    @dataclass(frozen=True, kw_only=True)
+    class Nameless(Step):
+        pass
+
+    @dataclass(frozen=True, kw_only=True)
+    class Rootless(Node):
+        @property
+        def label(self) -> str:
+            return "Rootless"
+
+        def length(self) -> int:
+            return 0
+
+    with pytest.raises(TypeError, match="label"):
+        Nameless(site=HERE, parent=SOURCE)  # pyright: ignore[reportAbstractUsage]
+    with pytest.raises(TypeError, match=r"parents.*with_parents"):
+        Rootless(site=HERE)  # pyright: ignore[reportAbstractUsage]
+
+
+@every_node()
+def test_a_node_with_the_parents_it_has_is_equal(node: Node):
+    assert all(isinstance(parent, Node) for parent in node.parents)
+    assert node.with_parents(node.parents) == node
+
+
+@every_node()
+def test_a_node_with_other_parents_has_those(node: Node):
+    others = [PrefetchNode(**over(parent), buffer_size=7) for parent in node.parents]
+    if isinstance(node, SampleNode):
+        others = [SourceNode(site=HERE, source=[*range(9)])]
+    changed = node.with_parents(others)
+    assert changed.parents == tuple(others)
+    assert type(changed) is type(node)
+
+
+@every_node()
+def test_a_node_has_a_label_without_addresses_and_a_length(node: Node):
+    assert node.label
+    assert " at 0x" not in node.label or isinstance(node, RecordStreamNode)
+    assert node.length() > 0
+    assert isinstance(node.is_dense, bool)
+
+
+@every_node()
+def test_only_hints_and_plain_access_are_not_part_of_a_description(node: Node):
+    assert (node.description is None) == isinstance(node, HintNode | AccessNode)
+    assert describe(node).keys() == {"source", "order", "steps"}
+
+
+@every_node()
+def test_the_batch_size_is_a_number_only_above_batches(node: Node):
+    assert node.batch_size == (3 if isinstance(node, BatchNode | RebatchNode) else None)
+
+
+@every_node()
+def test_the_element_spec_is_a_spec_error_where_the_parents_have_none(node: Node):
+    def unknown() -> Any:
+        raise SpecError("unknown")
+
+    with pytest.raises(SpecError):
+        node.element_spec([unknown for _ in node.parents], None)
+
+
+@every_node()
+def test_an_index_is_known_in_both_directions_or_in_none(node: Node):
+    try:
+        cursor = node.cursor_at(2)
+    except StateError:
+        with pytest.raises((StateError, TypeError)):
+            node.index_at((0,))
+    else:
+        assert node.index_at(cursor) == 2
+
+
+@every_node()
+def test_a_stream_that_can_reshard_names_a_cursor_for_each_parent(node: Node):
+    if isinstance(node, StatefulNode):
+        cursors = node.parent_cursors(None)
+        assert cursors is None or cursors == [None] * len(node.parents)
+        assert node.held(None) is None
+
+
+@every_node()
+def test_records_have_a_shard(node: Node):
+    if isinstance(node, RecordsNode):
+        assert node.own_shard in ((0, 1), (0, 2))
+        assert not node.has_contiguous_shards
+
+
+def test_the_collate_function_of_a_source_is_that_of_the_nodes_above_it_up_to_a_batch():
+    class Own(list[int]):
+        @property
+        def collate(self) -> Any:
+            return np.asarray
+
+    own = SourceNode(site=HERE, source=Own(range(8)))
+    mapped = MapNode(**applied(own))
+    both = MixNode(site=HERE, inputs=(mapped, own), proportions=(1, 1))
+    one = MixNode(site=HERE, inputs=(mapped, SOURCE), proportions=(1, 1))
+    batch = BatchNode(**over(both), size=2)
+
+    assert mapped.collate is both.collate is batch.function is np.asarray
+    assert one.collate is None
+    assert batch.collate is None
+    assert BatchNode(**over(batch), size=2).function is None
