@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gristmill._base.call_site import warn_user
 from gristmill._base.checks import as_int
 from gristmill._data.sampling.samplers import BlockSampler
@@ -34,9 +36,10 @@ from gristmill._plan.nodes.steps import (
 )
 from gristmill._plan.traverse import sample_of, steps_of
 from gristmill.errors import PlanError, PlanTypeError
+from gristmill.types import Element
 
 
-def with_operation(parent: Node, operation: Any, *, number: int, site: str) -> Node:
+def with_operation(parent: Node, operation: object, *, number: int, site: str) -> Node:
     """Return the node of an operation, which is number `number` in the user's list."""
     if isinstance(operation, type):
         raise PlanTypeError(
@@ -59,13 +62,15 @@ def with_operation(parent: Node, operation: Any, *, number: int, site: str) -> N
     return _map(parent, operation, operation, site)
 
 
-def _takes_an_iterator(operation: Any) -> bool:
+def _takes_an_iterator(operation: object) -> bool:
     """Return whether an operation is a generator over records, as in Grain's protocol."""
-    call: Any = operation if inspect.isroutine(operation) else type(operation).__call__
+    call: object = operation if inspect.isroutine(operation) else type(operation).__call__
     return inspect.isgeneratorfunction(call)
 
 
-def _map(parent: Node, function: Any, operation: Any, site: str) -> Node:
+def _map(
+    parent: Node, function: Callable[[Element], Element], operation: object, site: str
+) -> Node:
     return MapNode(
         site=site,
         parent=parent,
@@ -81,7 +86,12 @@ def _map_with_index(parent: Node, operation: MapWithIndex, site: str) -> Node:
     )
 
 
-def _random_map(parent: Node, function: Any, operation: Any, site: str) -> Node:
+def _random_map(
+    parent: Node,
+    function: Callable[[Element, np.random.Generator], Element],
+    operation: object,
+    site: str,
+) -> Node:
     sample, name = sample_of(parent), name_of(operation)
     if isinstance(sample.sampler, BlockSampler):
         if sample.seed is None:
@@ -94,7 +104,9 @@ def _random_map(parent: Node, function: Any, operation: Any, site: str) -> Node:
     return RandomMapNode(site=site, parent=parent, name=name, function=function)
 
 
-def _filter(parent: Node, function: Any, operation: Any, site: str) -> Node:
+def _filter(
+    parent: Node, function: Callable[[Element], bool], operation: object, site: str
+) -> Node:
     return FilterNode(site=site, parent=parent, name=name_of(operation), function=function)
 
 

@@ -72,7 +72,7 @@ def reshard(shards: Sequence[Node], cursors: Sequence[Cursor | None], shard: Sha
         plan, resumed_at = _reshard_records(leaves, cursors, earlier, shard)
     elif any(cursor is not None and any(cursor[1:]) for cursor in cursors):
         raise StateError(
-            "A shard stands between two outputs of a flat map, above a step that holds elements, "
+            "A shard is between two outputs of a flat map, above a step that holds elements, "
             "where no other shard can continue. Restore on the same number of shards, or save the "
             "state after the last output of an element."
         )

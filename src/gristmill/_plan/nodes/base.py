@@ -88,7 +88,7 @@ class Node(ABC):
 
     @property
     def records_per_position(self) -> int:
-        """The number of positions of the sampled records that one position stands for."""
+        """The number of sampled records, by position, that one position consists of."""
         return 1
 
     @property

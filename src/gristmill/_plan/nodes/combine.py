@@ -162,7 +162,7 @@ class ReshardedNode(ChooseNode):
 
     @property
     def label(self) -> str:
-        return f"Rest({self.shard.shard_index} of {self.shard.shard_count})"
+        return f"Remaining({self.shard.shard_index} of {self.shard.shard_count})"
 
     def length(self) -> int:
         return self.remaining.num_positions(self.shard)

@@ -1,7 +1,7 @@
 """Nodes that pack documents of different lengths into rows of one length."""
 
 import enum
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast, final
 
@@ -11,7 +11,7 @@ from gristmill._plan.nodes.stream import HoldingNode
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import Tree
 
-Path: TypeAlias = tuple[Any, ...]
+Path: TypeAlias = tuple[Hashable, ...]
 """The keys that lead from an element to a feature: one, or more for a nested meta feature."""
 
 
@@ -119,11 +119,11 @@ class ConcatSplitNode(HoldingNode):
 
 
 def packed_features(
-    length_struct: Any,
+    length_struct: Tree,
     *,
     meta_features: Collection[str],
-    alignments: Any = None,
-    paddings: Any = None,
+    alignments: Tree = None,
+    paddings: Tree = None,
 ) -> tuple[Tree, tuple[PackedFeature, ...]]:
     """Check the lengths of rows, and return them as a new tree and feature by feature.
 
@@ -136,7 +136,7 @@ def packed_features(
             f"{length_struct!r}. Write `length_struct={{'tokens': 2048}}`."
         )
     features: list[PackedFeature] = []
-    for path, length in _leaves(cast("Mapping[Any, Any]", length_struct)):
+    for path, length in _leaves(cast("Mapping[Hashable, Tree]", length_struct)):
         shown = "".join(f"[{key!r}]" for key in path)
         is_meta = path[0] in meta_features
         if len(path) > 1 and not is_meta:
@@ -194,18 +194,18 @@ def output_names(features: Sequence[PackedFeature], listed: Sequence[str]) -> li
     return names
 
 
-def _leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _leaves(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     if isinstance(tree, Mapping):
-        for key, child in cast("Mapping[Any, Any]", tree).items():
+        for key, child in cast("Mapping[Hashable, Tree]", tree).items():
             yield from _leaves(child, (*path, key))
     elif isinstance(tree, list | tuple):
-        for number, child in enumerate(cast("Sequence[Any]", tree)):
+        for number, child in enumerate(cast("Sequence[Tree]", tree)):
             yield from _leaves(child, (*path, number))
     else:
         yield path, tree
 
 
-def _at(tree: Any, path: Path, name: str) -> Any:
+def _at(tree: Tree, path: Path, name: str) -> Any:
     try:
         for key in path:
             tree = tree[key]

@@ -231,7 +231,7 @@ class LimitNode(CountingNode):
 
 @dataclass(frozen=True, kw_only=True)
 class HoldingNode(StreamStepNode):
-    """A stream that holds elements of its parent: a window, packing bins, the rest of a batch.
+    """A stream that holds elements of its parent: a window, packing bins, a batch that is split.
 
     A state is the cursor of the parent and some numbers of the stage. If the stream has yielded a
     part of what it holds, they are followed by the number of elements from that cursor on that it
