@@ -3,16 +3,28 @@
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from gristmill._base.extras import load_extra
 from gristmill._checkpoint.files import read_state, to_json, write_state
 
 _ocp: Any = load_extra("orbax.checkpoint", extra="orbax", wanted_by="Saving iterators with Orbax")
 
+if TYPE_CHECKING:  # Orbax has no types: what these classes create fits where Orbax expects its own
+
+    class _OrbaxMeta(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any: ...
+
+    class _Handler(metaclass=_OrbaxMeta): ...
+
+    class _Arguments(metaclass=_OrbaxMeta): ...
+
+else:
+    _Handler, _Arguments = _ocp.AsyncCheckpointHandler, _ocp.args.CheckpointArgs
+
 
 @final
-class CheckpointHandler(_ocp.AsyncCheckpointHandler):
+class CheckpointHandler(_Handler):
     """Saves and restores the position of an iterator of a `DataLoader` or dataset.
 
     The position is the one at the time of the call to `save`. An asynchronous Orbax writes the file
@@ -59,7 +71,7 @@ class CheckpointHandler(_ocp.AsyncCheckpointHandler):
 
 @final
 @dataclass
-class CheckpointSave(_ocp.args.CheckpointArgs):
+class CheckpointSave(_Arguments):
     """Argument of `CheckpointManager.save`: the iterator whose position to save.
 
     >>> import gristmill, tempfile
@@ -78,7 +90,7 @@ class CheckpointSave(_ocp.args.CheckpointArgs):
 
 @final
 @dataclass
-class CheckpointRestore(_ocp.args.CheckpointArgs):
+class CheckpointRestore(_Arguments):
     """Argument of `CheckpointManager.restore`: the iterator to set to the saved position.
 
     `restore` also returns it.
