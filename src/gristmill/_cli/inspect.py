@@ -1,6 +1,8 @@
 """`gristmill inspect`: print the format of some files, their columns, and the first records."""
 
+import argparse
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any, TextIO, cast
@@ -18,6 +20,7 @@ from gristmill._cli.records import (
     sample_indices,
 )
 from gristmill._cli.sizes import format_size
+from gristmill._cli.source_flags import PATH_HELP, add_source_flags, source_options
 from gristmill._cli.terminal_image import render_image, supports_images
 from gristmill._data.sources.detect import detect_format, files_of, open_source
 from gristmill._io.file import FileRef
@@ -31,6 +34,29 @@ _IMAGE_WIDTH = 32
 _MIN_IMAGE_SIDE = 8
 _MAX_IMAGE_PIXELS = 64 * 10**6
 _IMAGE_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM", b"RIFF", b"II*\x00", b"MM\x00*")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `inspect` to its parser."""
+    parser.description = (
+        "Show the format of some files, the number and sizes of their records, and the first "
+        "records."
+    )
+    parser.add_argument("path", metavar="PATH", help=PATH_HELP)
+    parser.add_argument(
+        "-n",
+        "--records",
+        type=int,
+        default=3,
+        metavar="N",
+        help="the number of records to show (default: 3)",
+    )
+    add_source_flags(parser, path_metavar="PATH")
+    parser.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace) -> None:
+    inspect(parsed.path, count=parsed.records, output=sys.stdout, **source_options(parsed))
 
 
 def inspect(path: str, *, count: int, output: TextIO, **options: Any) -> None:
