@@ -25,7 +25,7 @@ from gristmill._cli.terminal_image import render_image, supports_images
 from gristmill._data.sources.detect import detect_format, files_of, open_source
 from gristmill._io.file import FileRef
 from gristmill.errors import MissingExtraError, PlanError
-from gristmill.types import Element, RandomAccessDataSource
+from gristmill.types import AnyArray, Element, RandomAccessDataSource
 
 _SAMPLE_SIZE = 256
 _MAX_VALUE_LENGTH = 72
@@ -119,7 +119,7 @@ def _column_types(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _describe_type(value: object) -> str:
     if isinstance(value, np.ndarray):
-        array = cast("NDArray[Any]", value)
+        array = cast("AnyArray", value)
         return f"{array.dtype}[{', '.join(map(str, array.shape))}]"
     if isinstance(value, np.generic):
         return str(cast("np.generic[Any]", value).dtype)
@@ -163,7 +163,7 @@ def _format_value(value: object) -> str:
         content = _describe_image(value) or _shorten(repr(value[:_MAX_VALUE_LENGTH]))
         return f"{format_size(len(value))}, {content}"
     if isinstance(value, np.ndarray):
-        array = cast("NDArray[Any]", value)
+        array = cast("AnyArray", value)
         content = ""
         if array.size and array.dtype.kind in "biuf":
             content = f", {array.min()} to {array.max()}"
@@ -205,7 +205,7 @@ def _image_lines(value: object) -> list[str]:
         if image is not None and image.width * image.height <= _MAX_IMAGE_PIXELS:
             pixels = np.asarray(image.convert("RGB"))
     elif isinstance(value, np.ndarray):
-        array = cast("NDArray[Any]", value)
+        array = cast("AnyArray", value)
         is_image = array.ndim == 2 or (array.ndim == 3 and array.shape[-1] in (1, 3, 4))
         if is_image and array.dtype == np.uint8 and min(array.shape[:2]) >= _MIN_IMAGE_SIDE:
             pixels = array
