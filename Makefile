@@ -32,6 +32,7 @@ check: $(VENV)/test.stamp ## Run the linter, the type checker and the word check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	PYTHONPATH=src $(BIN)/pyright --verifytypes gristmill --ignoreexternal --pythonpath $(BIN)/python
 	$(BIN)/python scripts/check_words.py $(WORDS:%=src/gristmill/%)
 
 # Packages whose words follow docs/glossary.md. The others are still to be rewritten.

@@ -1,5 +1,6 @@
 """The public names: exactly those that are listed, documented, and without engine details."""
 
+import ast
 import importlib
 import importlib.metadata
 import inspect
@@ -44,15 +45,45 @@ def test_the_list_is_sorted_and_holds_no_name_twice(module: ModuleType):
 
 @EACH_FACADE
 def test_what_can_be_imported_is_what_is_listed(module: ModuleType):
-    public = {name for name in vars(module) if not name.startswith("_")}
+    public = {name for name in dir(module) if not name.startswith("_")}
     not_listed = public - set(module.__all__)
 
     assert set(module.__all__) <= public
-    assert {name for name in not_listed if not _is_own_submodule(vars(module)[name])} == set()
+    assert {name for name in not_listed if not _is_own_submodule(getattr(module, name))} == set()
 
 
 def _is_own_submodule(value: Any) -> bool:
     return inspect.ismodule(value) and value.__name__.startswith("gristmill.")
+
+
+@EACH_FACADE
+def test_a_type_checker_sees_what_is_imported_on_first_use(module: ModuleType):
+    tree = ast.parse(inspect.getsource(module))
+    blocks = [node for node in tree.body if isinstance(node, ast.If)]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+    exported = [
+        (node.module, alias.name, alias.asname or alias.name)
+        for node in imports
+        for alias in node.names
+        if alias.asname == alias.name or (alias.asname or alias.name) in module.__all__
+    ]
+
+    for origin, original, name in exported:
+        if not name.startswith(ORBAX):
+            seen = importlib.import_module(origin or "")
+            assert getattr(module, name) is getattr(seen, original), name
+    if blocks and not any(node.names[0].name == "*" for node in imports):
+        assert {name for _, _, name in exported} >= set(module.__all__)
+
+
+ORBAX = ("Checkpoint", "GrainCheckpoint", "PyGrainCheckpoint")
+"""How the names start that need the extra `orbax`. tests/checkpoint/test_orbax.py imports them."""
+
+
+@EACH_FACADE
+def test_a_name_that_does_not_exist_is_an_attribute_error(module: ModuleType):
+    with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'none'"):
+        _ = module.none
 
 
 @EACH_FACADE
@@ -73,7 +104,8 @@ def test_every_public_name_has_a_docstring(module: ModuleType):
 
 @EACH_FACADE
 def test_every_public_method_has_a_docstring(module: ModuleType):
-    classes = [value for value in vars(module).values() if inspect.isclass(value)]
+    values = [getattr(module, name) for name in module.__all__]
+    classes = [value for value in values if inspect.isclass(value)]
     methods = [
         (kind.__qualname__, name)
         for kind in classes

@@ -2,95 +2,134 @@
 
 import typing as _typing
 
-from gristmill import (
-    checkpoint,
-    constants,
-    errors,
-    experimental,
-    multiprocessing,
-    python,
-    samplers,
-    sharding,
-    sources,
-    transforms,
-)
-from gristmill._api.adapters.huggingface.from_huggingface import from_huggingface
-from gristmill._api.adapters.tfds.from_tfds import from_tfds
-from gristmill._api.adapters.torch.from_torch import from_torch
-from gristmill._api.adapters.torch.to_torch import to_torch
-from gristmill._api.dataset.iter_dataset import IterDataset
-from gristmill._api.dataset.iterator import DatasetIterator
-from gristmill._api.dataset.map_dataset import MapDataset
-from gristmill._api.feeding.feed import feed
-from gristmill._api.feeding.iterator import FeedIterator
-from gristmill._api.loader import DataLoader, DataLoaderIterator, load
-from gristmill._base.extras import lazy_attributes as _lazy_attributes
-from gristmill._checkpoint.skipped_record import SkippedRecord
-from gristmill._data.sampling.record import Record, RecordMetadata
-from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
-from gristmill._data.sources.memory.array import ArraySource
-from gristmill._data.sources.memory.range import RangeDataSource
-from gristmill._data.sources.memory.shared_memory import SharedMemoryDataSource
-from gristmill._data.sources.records.array_record import ArrayRecordDataSource
-from gristmill._data.transforms.base import (
-    Batch,
-    Filter,
-    FlatMap,
-    Map,
-    MapWithIndex,
-    RandomMap,
-    TfRandomMap,
-    Transformation,
-    Transformations,
-)
-from gristmill._data.transforms.operations import (
-    BatchOperation,
-    FilterOperation,
-    MapOperation,
-    Operation,
-    RandomMapOperation,
-)
-from gristmill._metrics.stats import Stats, StepStats
-from gristmill.options import (
-    MultiprocessingOptions,
-    NoSharding,
-    ReadOptions,
-    ShardByJaxProcess,
-    ShardOptions,
-    SkipErrors,
-    StorageOptions,
-    WorkerOptions,
-)
-from gristmill.python import (
-    BatchTransform,
-    FilterTransform,
-    FlatMapTransform,
-    InMemoryDataSource,
-    MapTransform,
-    MapWithIndexTransform,
-    RandomMapTransform,
-)
-from gristmill.types import RandomAccessDataSource
+from gristmill._base.lazy import lazy_names as _lazy_names
+from gristmill._base.version import VERSION as _VERSION
 
 if _typing.TYPE_CHECKING:
+    from gristmill import (
+        checkpoint,
+        constants,
+        errors,
+        experimental,
+        multiprocessing,
+        python,
+        samplers,
+        sharding,
+        sources,
+        transforms,
+    )
+    from gristmill import options as options
+    from gristmill import types as types
+    from gristmill._api.adapters.huggingface.from_huggingface import from_huggingface
+    from gristmill._api.adapters.tfds.from_tfds import from_tfds
+    from gristmill._api.adapters.torch.from_torch import from_torch
+    from gristmill._api.adapters.torch.to_torch import to_torch
+    from gristmill._api.dataset.iter_dataset import IterDataset
+    from gristmill._api.dataset.iterator import DatasetIterator
+    from gristmill._api.dataset.map_dataset import MapDataset
+    from gristmill._api.feeding.feed import feed
+    from gristmill._api.feeding.iterator import FeedIterator
+    from gristmill._api.loader import DataLoader, DataLoaderIterator, load
+    from gristmill._checkpoint.skipped_record import SkippedRecord
+    from gristmill._data.sampling.record import Record, RecordMetadata
+    from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
+    from gristmill._data.sources.memory.array import ArraySource
+    from gristmill._data.sources.memory.range import RangeDataSource
+    from gristmill._data.sources.memory.shared_memory import SharedMemoryDataSource
+    from gristmill._data.sources.records.array_record import ArrayRecordDataSource
+    from gristmill._data.transforms.base import (
+        Batch,
+        Filter,
+        FlatMap,
+        Map,
+        MapWithIndex,
+        RandomMap,
+        TfRandomMap,
+        Transformation,
+        Transformations,
+    )
+    from gristmill._data.transforms.operations import (
+        BatchOperation,
+        FilterOperation,
+        MapOperation,
+        Operation,
+        RandomMapOperation,
+    )
+    from gristmill._metrics.stats import Stats, StepStats
+    from gristmill.options import (
+        MultiprocessingOptions,
+        NoSharding,
+        ReadOptions,
+        ShardByJaxProcess,
+        ShardOptions,
+        SkipErrors,
+        StorageOptions,
+        WorkerOptions,
+    )
+    from gristmill.python import (
+        BatchTransform,
+        FilterTransform,
+        FlatMapTransform,
+        InMemoryDataSource,
+        MapTransform,
+        MapWithIndexTransform,
+        RandomMapTransform,
+    )
     from gristmill.python import GrainCheckpointHandler as GrainCheckpointHandler
     from gristmill.python import GrainCheckpointRestore as GrainCheckpointRestore
     from gristmill.python import GrainCheckpointSave as GrainCheckpointSave
     from gristmill.python import PyGrainCheckpointHandler as PyGrainCheckpointHandler
     from gristmill.python import PyGrainCheckpointRestore as PyGrainCheckpointRestore
     from gristmill.python import PyGrainCheckpointSave as PyGrainCheckpointSave
+    from gristmill.types import RandomAccessDataSource
 else:
-    __getattr__ = _lazy_attributes(
+    __getattr__, __dir__ = _lazy_names(
         __name__,
-        target="gristmill.python",
-        names={
-            name: name
-            for kind in ("Handler", "Restore", "Save")
-            for name in (f"GrainCheckpoint{kind}", f"PyGrainCheckpoint{kind}")
+        {
+            "gristmill": (
+                "checkpoint, constants, errors, experimental, multiprocessing, options, python, "
+                "samplers, sharding, sources, transforms, types"
+            ),
+            "gristmill._api.adapters.huggingface.from_huggingface": "from_huggingface",
+            "gristmill._api.adapters.tfds.from_tfds": "from_tfds",
+            "gristmill._api.adapters.torch.from_torch": "from_torch",
+            "gristmill._api.adapters.torch.to_torch": "to_torch",
+            "gristmill._api.dataset.iter_dataset": "IterDataset",
+            "gristmill._api.dataset.iterator": "DatasetIterator",
+            "gristmill._api.dataset.map_dataset": "MapDataset",
+            "gristmill._api.feeding.feed": "feed",
+            "gristmill._api.feeding.iterator": "FeedIterator",
+            "gristmill._api.loader": "DataLoader, DataLoaderIterator, load",
+            "gristmill._checkpoint.skipped_record": "SkippedRecord",
+            "gristmill._data.sampling.record": "Record, RecordMetadata",
+            "gristmill._data.sampling.samplers": "IndexSampler, Sampler, SequentialSampler",
+            "gristmill._data.sources.memory.array": "ArraySource",
+            "gristmill._data.sources.memory.range": "RangeDataSource",
+            "gristmill._data.sources.memory.shared_memory": "SharedMemoryDataSource",
+            "gristmill._data.sources.records.array_record": "ArrayRecordDataSource",
+            "gristmill._data.transforms.base": (
+                "Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap, TfRandomMap, "
+                "Transformation, Transformations"
+            ),
+            "gristmill._data.transforms.operations": (
+                "BatchOperation, FilterOperation, MapOperation, Operation, RandomMapOperation"
+            ),
+            "gristmill._metrics.stats": "Stats, StepStats",
+            "gristmill.options": (
+                "MultiprocessingOptions, NoSharding, ReadOptions, ShardByJaxProcess, "
+                "ShardOptions, SkipErrors, StorageOptions, WorkerOptions"
+            ),
+            "gristmill.python": (
+                "BatchTransform, FilterTransform, FlatMapTransform, InMemoryDataSource, "
+                "MapTransform, MapWithIndexTransform, RandomMapTransform, "
+                "GrainCheckpointHandler, GrainCheckpointRestore, GrainCheckpointSave, "
+                "PyGrainCheckpointHandler, PyGrainCheckpointRestore, PyGrainCheckpointSave"
+            ),
+            "gristmill.types": "RandomAccessDataSource",
         },
     )
 
-__version__ = "0.1.0"
+__version__ = _VERSION
 
 __all__ = [
     "ArrayRecordDataSource",

@@ -2,19 +2,22 @@
 
 import typing as _typing
 
-from gristmill._base.extras import lazy_attributes as _lazy_attributes
-from gristmill._checkpoint.gather import gather_states
-from gristmill._checkpoint.skipped_record import SkippedRecord
+from gristmill._base.lazy import lazy_names as _lazy_names
 
 if _typing.TYPE_CHECKING:
+    from gristmill._checkpoint.gather import gather_states
     from gristmill._checkpoint.orbax import CheckpointHandler as CheckpointHandler
     from gristmill._checkpoint.orbax import CheckpointRestore as CheckpointRestore
     from gristmill._checkpoint.orbax import CheckpointSave as CheckpointSave
+    from gristmill._checkpoint.skipped_record import SkippedRecord
 else:
-    __getattr__ = _lazy_attributes(
+    __getattr__, __dir__ = _lazy_names(
         __name__,
-        target="gristmill._checkpoint.orbax",
-        names={f"Checkpoint{kind}": f"Checkpoint{kind}" for kind in ("Handler", "Restore", "Save")},
+        {
+            "gristmill._checkpoint.gather": "gather_states",
+            "gristmill._checkpoint.orbax": "CheckpointHandler, CheckpointRestore, CheckpointSave",
+            "gristmill._checkpoint.skipped_record": "SkippedRecord",
+        },
     )
 
 __all__ = ["SkippedRecord", "gather_states"]

@@ -12,6 +12,18 @@ Element: TypeAlias = Any
 Tree: TypeAlias = Any
 """A pytree whose leaves are known to be of one type, such as arrays."""
 
+Leaf: TypeAlias = Any
+"""A leaf of a pytree: an array, a number, a string or any other object."""
+
+JsonObject: TypeAlias = dict[str, Any]
+"""An object in JSON, as the module `json` parses it."""
+
+AnyArray: TypeAlias = NDArray[Any]
+"""A NumPy array of any dtype and shape."""
+
+AnyDType: TypeAlias = np.dtype[Any]
+"""Any NumPy dtype."""
+
 Indices: TypeAlias = NDArray[np.int64]
 
 Span: TypeAlias = range | Indices

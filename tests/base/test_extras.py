@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill._base.extras import lazy_attributes, load_extra
+from gristmill._base.extras import load_extra
 from gristmill.errors import MissingExtraError
 
 
@@ -41,16 +41,3 @@ def test_a_package_whose_name_starts_alike_is_another_package(
         load_extra("tables_fast", extra="tables", wanted_by="Reading tables")
 
     assert not isinstance(caught.value, MissingExtraError)
-
-
-def test_lazy_attributes_import_their_module_on_first_access(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "lazy_target.py").write_text("value = 3")
-    monkeypatch.syspath_prepend(tmp_path)
-    get_attribute = lazy_attributes("facade", "lazy_target", {"Value": "value"})
-
-    assert "lazy_target" not in sys.modules
-    assert get_attribute("Value") == 3
-    with pytest.raises(AttributeError, match="module 'facade' has no attribute 'value'"):
-        get_attribute("value")

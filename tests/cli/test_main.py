@@ -1,5 +1,6 @@
 """The command line: help, usage, and errors that name the flags."""
 
+import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,23 @@ def test_help_prints_the_usage(command: list[str], capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     assert "usage: gristmill" in printed
     assert "%" not in printed
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ending:
+        main(["--version"])
+
+    assert ending.value.code == 0
+    assert capsys.readouterr().out == f"gristmill {importlib.metadata.version('gristmill')}\n"
+
+
+@pytest.mark.parametrize("command", ["inspect", "convert", "demo"])
+def test_the_help_of_a_command_describes_it(command: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+
+    _, description, *_ = capsys.readouterr().out.split("\n\n")
+    assert description.rstrip().endswith(".")
 
 
 def test_the_program_ends_quietly_when_its_output_is_closed(tmp_path: Path):

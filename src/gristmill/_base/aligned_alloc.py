@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
+
+from gristmill.types import AnyArray
 
 _ALIGNMENT_BYTES = 64
 _MIN_ALIGNED_BYTES = 1 << 14
 """Copying fewer bytes than this takes no longer than aligning them."""
 
 
-def aligned_empty(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
+def aligned_empty(shape: Sequence[int], dtype: DTypeLike) -> AnyArray:
     """Return an uninitialized array like `np.empty`, aligned if it is large enough to matter.
 
     Arrays of Python objects are never aligned.

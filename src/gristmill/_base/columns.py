@@ -1,13 +1,15 @@
 """Many elements as one pytree of arrays that share their first axis."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._base.tree import builder, children, flatten, leaves_with_paths
-from gristmill.types import Element, Span, Tree
+from gristmill.types import AnyArray, AnyDType, Element, Indices, Leaf, Span, Tree
+
+Allocate: TypeAlias = Callable[..., AnyArray]
+"""Creates an array from a shape and a dtype, as `np.empty` does."""
 
 
 @runtime_checkable
@@ -15,12 +17,12 @@ class LazyColumn(Protocol):
     """A column whose array is only created when a batch is made from it."""
 
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> AnyDType: ...
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def fill(self, out: NDArray[Any], indices: Span, /) -> None:
+    def fill(self, out: AnyArray, indices: Span, /) -> None:
         """Write the items at `indices` into `out`, which has their dtype and shape.
 
         Raises:
@@ -28,7 +30,7 @@ class LazyColumn(Protocol):
         """
         ...
 
-    def items(self, indices: Span, /) -> list[Any]:
+    def items(self, indices: Span, /) -> list[Leaf]:
         """Return the items at `indices` as a list. They may have different shapes."""
         ...
 
@@ -54,8 +56,8 @@ class Columns:
 
     def __init__(
         self,
-        arrays: Sequence[NDArray[Any] | LazyColumn],
-        unflatten: Callable[[Sequence[Any]], Tree],
+        arrays: Sequence[AnyArray | LazyColumn],
+        unflatten: Callable[[Sequence[Leaf]], Tree],
         indices: Span,
     ) -> None:
         self._arrays = arrays
@@ -73,7 +75,7 @@ class Columns:
     def __getitem__(self, key: slice) -> "Columns":
         return Columns(self._arrays, self._unflatten, self._indices[key])
 
-    def gather(self, allocate: Callable[..., NDArray[Any]] = np.empty) -> Tree:
+    def gather(self, allocate: Allocate = np.empty) -> Tree:
         """Copy the elements into new arrays.
 
         Args:
@@ -85,9 +87,7 @@ class Columns:
         """
         return self._unflatten([self._gather_array(array, allocate) for array in self._arrays])
 
-    def _gather_array(
-        self, array: NDArray[Any] | LazyColumn, allocate: Callable[..., NDArray[Any]]
-    ) -> NDArray[Any]:
+    def _gather_array(self, array: AnyArray | LazyColumn, allocate: Allocate) -> AnyArray:
         indices = self._indices
         if array.dtype.hasobject and isinstance(array, np.ndarray):
             # Indexing with a slice returns a view, hence the copy.
@@ -122,7 +122,7 @@ class Columns:
             return [self._unflatten(row) for row in zip(*columns, strict=True)]
 
 
-def as_numpy_index(indices: Span) -> Any:
+def as_numpy_index(indices: Span) -> slice | Indices:
     """Return an index for arrays: a slice for a range, which NumPy would convert item by item.
 
     >>> as_numpy_index(range(4, -1, -2))
@@ -173,5 +173,5 @@ def split_rows(arrays: Tree, count: int) -> list[Element]:
     build = builder(arrays)
     if not inner[1]:
         return [build(()) for _ in range(count)]
-    columns: list[Sequence[Any]] = [split_rows(child, count) for child in inner[1]]
+    columns: list[Sequence[Element]] = [split_rows(child, count) for child in inner[1]]
     return [build(values) for values in zip(*columns, strict=True)]

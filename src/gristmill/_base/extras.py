@@ -1,9 +1,7 @@
 """Import optional packages, with an error that names the extra to install."""
 
 import importlib
-from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
 
 from gristmill.errors import MissingExtraError
 
@@ -33,27 +31,3 @@ def load_extra(module: str, *, extra: str, wanted_by: str) -> ModuleType:
             f"`pip install gristmill[{extra}]`.",
             name=module,
         ) from None
-
-
-def lazy_attributes(module: str, target: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a `__getattr__` for `module` that imports some names from `target` on first access.
-
-    `target` may need an extra, which is then neither imported nor required before. The names must
-    not be in `__all__`, because a star import would access them.
-
-    Args:
-        module: The name of the module that gets the `__getattr__`, for the error message.
-        target: The module that defines the names.
-        names: The name in `target` for each name in `module`.
-
-    >>> get_attribute = lazy_attributes("shapes", "fractions", {"Ratio": "Fraction"})
-    >>> get_attribute("Ratio").__name__
-    'Fraction'
-    """
-
-    def get_attribute(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(target), names[name])
-
-    return get_attribute

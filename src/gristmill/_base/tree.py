@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from gristmill.errors import BatchError
-from gristmill.types import Tree
+from gristmill.types import Leaf, Tree
 
 
 def children(node: Tree) -> tuple[list[str], list[Tree]] | None:
@@ -106,7 +106,15 @@ def _field_names(node: Tree) -> tuple[str, ...] | None:
     return None
 
 
-def jax_structure(node: Tree) -> Any:
+class PyTreeDef(Protocol):
+    """The structure of a pytree, as JAX describes it. Structures can be compared."""
+
+    def unflatten(self, leaves: Iterable[Tree], /) -> Tree:
+        """Return a tree of this structure."""
+        ...
+
+
+def jax_structure(node: Tree) -> PyTreeDef | None:
     """Return JAX's `PyTreeDef` of a node one level deep, or `None` if JAX treats it as a leaf.
 
     Returns `None` as long as the program has not imported jax.
@@ -138,16 +146,15 @@ def refuse_pytrees(classes: Iterable[type]) -> None:
     _UNREGISTERED_PYTREES.update(classes)
 
 
-def is_jax_pytree(cls: type[Any]) -> bool:
+def is_jax_pytree(cls: type) -> bool:
     """Return whether instances of a class are pytree nodes registered with JAX.
 
     Classes that this module handles itself, such as tuples and dicts, do not count.
     """
-    jax: Any = sys.modules.get("jax")
-    if jax is None:
+    if sys.modules.get("jax") is None:
         return False
     try:
-        blank = object.__new__(cls)
+        blank = cast(object, object.__new__(cls))
     except TypeError:  # a built-in type, such as a tuple, a dict or an exception
         return False
     try:
@@ -162,7 +169,7 @@ def _jax_children(node: Tree) -> tuple[list[str], list[Tree]]:
     return [str(path[0]) for path, _ in inner], [child for _, child in inner]
 
 
-def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
+def map_leaves(function: Callable[[Leaf], Leaf], tree: Tree) -> Tree:
     """Return a tree of the same structure with `function` applied to each leaf.
 
     >>> map_leaves(str, {"a": 1, "b": (2, None)})
@@ -174,7 +181,7 @@ def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     return builder(tree)([map_leaves(function, child) for child in inner[1]])
 
 
-def flatten(tree: Tree) -> tuple[list[Any], Callable[[Sequence[Any]], Tree]]:
+def flatten(tree: Tree) -> tuple[list[Leaf], Callable[[Sequence[Leaf]], Tree]]:
     """Return the leaves, and a function that makes a tree of the same structure from others.
 
     >>> leaves, unflatten = flatten({"a": 1, "b": (2, None)})
@@ -191,7 +198,7 @@ def flatten(tree: Tree) -> tuple[list[Any], Callable[[Sequence[Any]], Tree]]:
         return leaves, build
     ends = list(accumulate(len(child_leaves) for child_leaves, _ in flattened))
 
-    def unflatten(values: Sequence[Any]) -> Tree:
+    def unflatten(values: Sequence[Leaf]) -> Tree:
         starts = [0, *ends]
         return build(
             [
@@ -203,7 +210,7 @@ def flatten(tree: Tree) -> tuple[list[Any], Callable[[Sequence[Any]], Tree]]:
     return leaves, unflatten
 
 
-def leaves_with_paths(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves_with_paths(tree: Tree, path: str = "") -> Iterator[tuple[str, Leaf]]:
     """Yield the path and the value of each leaf. Paths start with `path`.
 
     >>> list(leaves_with_paths({"a": 1, "b": (2, None)}, "batch"))

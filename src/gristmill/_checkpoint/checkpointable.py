@@ -59,7 +59,7 @@ class OrbaxCheckpointable(ABC):
         return read()
 
 
-def _in_thread(function: Callable[..., T], *arguments: Any) -> Awaitable[T]:
+def _in_thread(function: Callable[..., T], *arguments: object) -> Awaitable[T]:
     """Call a function in a thread of the event loop.
 
     A caller that awaits the result has imported `asyncio` already. Workers never need it, and start

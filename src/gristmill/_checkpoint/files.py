@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 from gristmill._checkpoint.gather import gather_states
 from gristmill._checkpoint.state import load_json
 from gristmill.errors import StateError
+from gristmill.types import JsonObject
 
-SavedState: TypeAlias = bytes | dict[str, Any]
+SavedState: TypeAlias = bytes | JsonObject
 """The state of an iterator: bytes for a `DataLoader`, a dict for a dataset."""
 
 _NAME = re.compile(r"process_(\d+)-of-(\d+)\.json")

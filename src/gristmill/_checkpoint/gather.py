@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TypeVar, cast
 
 from gristmill._checkpoint.state import State, decode_state, encode_state, parse_body
 from gristmill.errors import StateError
+from gristmill.types import JsonObject
+
+StateT = TypeVar("StateT", bound=bytes | JsonObject)
+"""The state of a `DataLoader` is bytes, that of a dataset a dict."""
 
 
-def gather_states(states: Sequence[Any]) -> Any:
+def gather_states(states: Sequence[StateT]) -> StateT:
     """Combine the states of all shards into one that any number of shards can restore.
 
     Each shard of the new run continues with its share of the remaining records, so that every
@@ -75,4 +79,4 @@ def gather_states(states: Sequence[Any]) -> Any:
         is_contiguous=first.is_contiguous,
     )
     made = encode_state(gathered, description)
-    return made if isinstance(states[0], dict) else json.dumps(made).encode()
+    return cast(StateT, made if isinstance(states[0], dict) else json.dumps(made).encode())

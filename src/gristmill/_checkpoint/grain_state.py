@@ -13,13 +13,14 @@ split and the number of pieces that were yielded:
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import cast, final
 
 import numpy as np
 
 from gristmill._data.sampling.samplers import IndexSampler
 from gristmill._data.sources.memory.array import ArraySource
 from gristmill.errors import StateError
+from gristmill.types import JsonObject
 
 _VERSION = 2  # the only one that Grain 0.2 writes and reads
 
@@ -58,12 +59,12 @@ class GrainPosition:
 class GrainStateReader:
     """Reads states of a Grain `DataLoader` with the same source, sampler, shard and flat maps."""
 
-    sampler: Any
-    source: Any
+    sampler: object
+    source: object
     shard: tuple[int, int]
     num_flat_maps: int
 
-    def position(self, state: Any, *, validates: bool) -> GrainPosition | None:
+    def position(self, state: object, *, validates: bool) -> GrainPosition | None:
         """Return the position in a state of Grain's `DataLoader`; `None` if it is not one.
 
         >>> loader = GrainStateReader(sampler="in order", source=[], shard=(1, 4), num_flat_maps=0)
@@ -88,7 +89,7 @@ class GrainStateReader:
             ) from None
         return None
 
-    def _position_of_records(self, body: dict[str, Any], *, validates: bool) -> GrainPosition:
+    def _position_of_records(self, body: JsonObject, *, validates: bool) -> GrainPosition:
         if body["version"] != _VERSION:
             raise StateError(
                 f"The state has version {body['version']} of Grain's `DataLoader`, but this "
@@ -100,9 +101,8 @@ class GrainStateReader:
             raise self._other_flat_maps(0)
         if validates:
             _compare("sampler", body["sampler"], repr(self.sampler))
-            there = body["data_source"].replace(
-                "numpy.memmap", "numpy.ndarray"
-            )  # the same source here
+            # A memmap is the same source here as the array that it maps.
+            there = body["data_source"].replace("numpy.memmap", "numpy.ndarray")
             _compare("data source", there, _grain_repr(self.source))
         (last,) = body["last_seen_indices"].values()
         index, count = self.shard
@@ -132,7 +132,7 @@ class GrainStateReader:
                 f"order. {_FINISH}."
             )
 
-    def _position_in_flat_maps(self, body: dict[str, Any]) -> GrainPosition:
+    def _position_in_flat_maps(self, body: JsonObject) -> GrainPosition:
         pieces: list[int] = []
         while "next_index_in_buffer" in body:
             pieces.append(_count(body["next_index_in_buffer"]))
@@ -148,9 +148,9 @@ class GrainStateReader:
         )
 
 
-def not_a_gristmill_state(state: Any) -> StateError:
+def not_a_gristmill_state(state: object) -> StateError:
     """Return the error for a state that gristmill did not write."""
-    keys: set[Any] = set(cast("dict[Any, Any]", state)) if isinstance(state, dict) else set()
+    keys = set(cast("dict[object, object]", state)) if isinstance(state, dict) else set[object]()
     if keys >= _OF_LOADERS:
         return StateError(
             "The state is from Grain's `DataLoader`. Restore it into a `gristmill.DataLoader` of "
@@ -166,14 +166,14 @@ def not_a_gristmill_state(state: Any) -> StateError:
     return StateError("The state was not written by gristmill. Pass the result of `get_state`.")
 
 
-def _as_dict(state: Any) -> dict[str, Any]:
+def _as_dict(state: object) -> JsonObject:
     """Return a state as a dict, empty if it is not one: `decode_state` reports what is wrong."""
     if isinstance(state, bytes | bytearray | str):
         try:
             state = json.loads(state)
         except (ValueError, RecursionError):
             return {}
-    return cast("dict[str, Any]", state) if isinstance(state, dict) else {}
+    return cast(JsonObject, state) if isinstance(state, dict) else {}
 
 
 def _is_shuffled_differently(size: int) -> bool:
@@ -186,7 +186,7 @@ def _is_shuffled_differently(size: int) -> bool:
     return bits >= 16 and bits % 2 == 0 and size - 1 == 1 << bits
 
 
-def _count(value: Any, *, minimum: int = 0) -> int:
+def _count(value: object, *, minimum: int = 0) -> int:
     if type(value) is not int or value < minimum:
         raise ValueError(value)
     return value
@@ -200,12 +200,12 @@ def _with_workers(count: int) -> StateError:
     )
 
 
-def _grain_repr(source: Any) -> str:
+def _grain_repr(source: object) -> str:
     """Return the description of a source in Grain's states."""
     if isinstance(source, ArraySource) and isinstance(source.arrays, np.ndarray):
         return str(np.ndarray)  # the user passed the bare array
-    is_list = isinstance(source, list | tuple)
-    return str(cast(Any, source).__class__) if is_list else repr(source)
+    is_list = isinstance(cast(object, source), list | tuple)
+    return str(source.__class__) if is_list else repr(source)
 
 
 def _compare(what: str, there: str, here: str) -> None:

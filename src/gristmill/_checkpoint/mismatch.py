@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 from gristmill.errors import StateError
+from gristmill.types import JsonObject
 
 Description: TypeAlias = Mapping[str, Any]
 """What a plan reads and does: its source, order and steps, as JSON."""
@@ -18,10 +19,9 @@ def compare_descriptions(there: Description, here: Description, within: str = ""
     """Raise a `StateError` that names the first difference between two descriptions of plans."""
     sources = there.get("source"), here["source"]
     if isinstance(sources[0], dict) and isinstance(sources[1], dict):
-        one, other = cast("tuple[dict[str, Any], dict[str, Any]]", sources)
-        if (
-            there.get("steps", [""])[0] == here["steps"][0] == "Mix"
-        ):  # datasets may be added and removed
+        one, other = cast("tuple[JsonObject, JsonObject]", sources)
+        if there.get("steps", [""])[0] == here["steps"][0] == "Mix":
+            # Datasets may be added and removed.
             other = {name: description for name, description in other.items() if name in one}
         elif one.keys() != other.keys():
             raise _difference("source", list(one), list(other), within)
@@ -34,18 +34,19 @@ def compare_descriptions(there: Description, here: Description, within: str = ""
             raise _difference(name, there.get(name), here[name], within)
 
 
-def _difference(name: str, there: Any, here: Any, within: str) -> StateError:
+def _difference(name: str, there: object, here: object, within: str) -> StateError:
     what = {"source": "another source", "order": "another order", "steps": "other steps"}[name]
-    there, here = _as_text(there), _as_text(here)
+    old, new = _as_text(there), _as_text(here)
     remedy = "Restore it into a pipeline like the one it was taken from, or start again."
-    if name == "order" and ("Shard" in there) != ("Shard" in here):
+    if name == "order" and ("Shard" in old) != ("Shard" in new):
         remedy = "Shard the pipeline at the same step, with `ds[0::1]` if there is only one."
-    return StateError(f"The state belongs to {what}{within}: {there} there, {here} here. {remedy}")
+    return StateError(f"The state belongs to {what}{within}: {old} there, {new} here. {remedy}")
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(map(str, cast(list[Any], value)))}]"
+        items = cast("list[object]", value)
+        return f"[{', '.join(map(str, items))}]"
     return str(value)
 
 

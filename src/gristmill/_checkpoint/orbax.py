@@ -3,23 +3,41 @@
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from gristmill._base.extras import load_extra
+from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.files import read_state, to_json, write_state
 
 _ocp: Any = load_extra("orbax.checkpoint", extra="orbax", wanted_by="Saving iterators with Orbax")
 
+if TYPE_CHECKING:  # Orbax has no types: what these classes create fits where Orbax expects its own
+
+    class _OrbaxMeta(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any: ...
+
+    class _Handler(metaclass=_OrbaxMeta): ...
+
+    class _Arguments(metaclass=_OrbaxMeta): ...
+
+else:
+    _Handler, _Arguments = _ocp.AsyncCheckpointHandler, _ocp.args.CheckpointArgs
+
 
 @final
-class CheckpointHandler(_ocp.AsyncCheckpointHandler):
+class CheckpointHandler(_Handler):
     """Saves and restores the position of an iterator of a `DataLoader` or dataset.
 
     The position is the one at the time of the call to `save`. An asynchronous Orbax writes the file
     in the background, and makes it visible together with the model.
     """
 
-    async def async_save(self, directory: Path, item: Any = None, args: Any = None) -> list[Any]:
+    async def async_save(
+        self,
+        directory: Path,
+        item: OrbaxCheckpointable | None = None,
+        args: "CheckpointSave | None" = None,
+    ) -> list[Any]:
         """Note the position of an iterator, and return a future that waits for its file."""
         json_text = to_json(_iterator_of(item, args).get_state())
 
@@ -28,11 +46,21 @@ class CheckpointHandler(_ocp.AsyncCheckpointHandler):
 
         return [_ocp.future.CommitFutureAwaitingContractedSignals(write(), name="gristmill_save")]
 
-    def save(self, directory: Path, item: Any = None, args: Any = None) -> None:
+    def save(
+        self,
+        directory: Path,
+        item: OrbaxCheckpointable | None = None,
+        args: "CheckpointSave | None" = None,
+    ) -> None:
         """Write the position of an iterator to a folder."""
         write_state(directory, to_json(_iterator_of(item, args).get_state()))
 
-    def restore(self, directory: Path, item: Any = None, args: Any = None) -> Any:
+    def restore(
+        self,
+        directory: Path,
+        item: OrbaxCheckpointable | None = None,
+        args: "CheckpointRestore | None" = None,
+    ) -> OrbaxCheckpointable:
         """Set an iterator to the position in a folder, start to prefetch, and return it."""
         iterator = _iterator_of(item, args)
         iterator.set_state(read_state(directory, like=iterator.get_state()))
@@ -59,7 +87,7 @@ class CheckpointHandler(_ocp.AsyncCheckpointHandler):
 
 @final
 @dataclass
-class CheckpointSave(_ocp.args.CheckpointArgs):
+class CheckpointSave(_Arguments):
     """Argument of `CheckpointManager.save`: the iterator whose position to save.
 
     >>> import gristmill, tempfile
@@ -73,23 +101,25 @@ class CheckpointSave(_ocp.args.CheckpointArgs):
     1
     """
 
-    item: Any
+    item: OrbaxCheckpointable
 
 
 @final
 @dataclass
-class CheckpointRestore(_ocp.args.CheckpointArgs):
+class CheckpointRestore(_Arguments):
     """Argument of `CheckpointManager.restore`: the iterator to set to the saved position.
 
     `restore` also returns it.
     """
 
-    item: Any
+    item: OrbaxCheckpointable
 
 
 _ocp.args.register_with_handler(CheckpointHandler, for_save=True)(CheckpointSave)
 _ocp.args.register_with_handler(CheckpointHandler, for_restore=True)(CheckpointRestore)
 
 
-def _iterator_of(item: Any, args: Any) -> Any:
-    return args.item if item is None else item
+def _iterator_of(
+    item: OrbaxCheckpointable | None, args: CheckpointSave | CheckpointRestore | None
+) -> OrbaxCheckpointable:
+    return cast("CheckpointSave | CheckpointRestore", args).item if item is None else item

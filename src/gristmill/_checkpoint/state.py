@@ -3,6 +3,12 @@
 A state holds the position, not how the iterator got there: executor, workers and buffers do not
 appear in it. The states of all shards together describe the remaining records, for any number of
 new shards.
+
+    {"gristmill": 1, "cursor": [64], "shard": [0, 2], "skipped": [], "source": "...",
+     "order": ["Shuffle(seed=1)"], "steps": ["Shuffle(seed=1)", "Map f"], "checksum": 1234}
+
+A state of all shards has `"cursors"` instead of `"cursor"` and `"shard"`. `"taken"` and
+`"contiguous"` are added by runs that resumed with another number of shards.
 """
 
 import json
@@ -15,7 +21,7 @@ from gristmill._checkpoint.grain_state import not_a_gristmill_state
 from gristmill._checkpoint.mismatch import Description, compare_descriptions
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill.errors import StateError
-from gristmill.types import Cursor
+from gristmill.types import Cursor, JsonObject
 
 VERSION = 1
 
@@ -45,7 +51,7 @@ class State:
     """Whether each of the first shards was a contiguous range of records, shuffled by itself."""
 
 
-def encode_state(state: State, description: Description) -> dict[str, Any]:
+def encode_state(state: State, description: Description) -> JsonObject:
     """Return a state as a dict that can be written as JSON.
 
     >>> description = {"source": "a list", "order": ["in order"], "steps": ["Batch(2)"]}
@@ -58,7 +64,7 @@ def encode_state(state: State, description: Description) -> dict[str, Any]:
         [{"cursor": after, **asdict(record)} for after, record in position.skipped]
         for position in state.positions
     ]
-    body: dict[str, Any] = {"gristmill": VERSION}
+    body: JsonObject = {"gristmill": VERSION}
     if state.shard is None:
         body |= {"cursors": _pack(cursors), "skipped": skipped if any(skipped) else []}
     else:
@@ -67,7 +73,7 @@ def encode_state(state: State, description: Description) -> dict[str, Any]:
         body["taken"] = [_pack(cursors) for cursors in state.shard_history]
     if state.is_contiguous:
         body["contiguous"] = True
-    body = _as_json({**body, **description})
+    body = cast(JsonObject, _as_json({**body, **description}))
     return {**body, "checksum": _checksum(body)}
 
 
@@ -90,14 +96,14 @@ def decode_state(state: Any, description: Description | None) -> State:
         ) from None
 
 
-def _pack(cursors: Sequence[Cursor]) -> dict[str, Any]:
+def _pack(cursors: Sequence[Cursor]) -> JsonObject:
     """Return the cursors of all shards as JSON: one, if they are equal."""
     if all(cursor == cursors[0] for cursor in cursors):
         return {"shards": len(cursors), "each": cursors[0]}
     return {"shards": len(cursors), "cursors": list(cursors)}
 
 
-def _unpack(packed: dict[str, Any]) -> tuple[Cursor, ...]:
+def _unpack(packed: JsonObject) -> tuple[Cursor, ...]:
     if "each" in packed:
         cursors = (tuple(packed["each"]),) * packed["shards"]
     else:
@@ -107,10 +113,10 @@ def _unpack(packed: dict[str, Any]) -> tuple[Cursor, ...]:
     return cursors
 
 
-def _read(body: dict[str, Any]) -> State:
+def _read(body: JsonObject) -> State:
     is_gathered = "cursors" in body
     cursors = _unpack(body["cursors"]) if is_gathered else (tuple(body["cursor"]),)
-    skipped: list[Any] = body["skipped"] if is_gathered else [body["skipped"]]
+    skipped: list[list[JsonObject]] = body["skipped"] if is_gathered else [body["skipped"]]
     skipped = skipped or [[]] * len(cursors)
     return State(
         positions=tuple(
@@ -123,19 +129,19 @@ def _read(body: dict[str, Any]) -> State:
     )
 
 
-def _read_shard(index: Any, count: Any) -> tuple[int, int]:
+def _read_shard(index: object, count: object) -> tuple[int, int]:
     if type(index) is not int or type(count) is not int:
         raise TypeError(index, count)
     return index, count
 
 
-def _read_skip(cursor: list[Any], **record: Any) -> tuple[Cursor, SkippedRecord]:
+def _read_skip(cursor: list[int], **record: Any) -> tuple[Cursor, SkippedRecord]:
     if not all(type(number) is int for number in cursor):
         raise TypeError(cursor)
     return tuple(cursor), SkippedRecord(**record)
 
 
-def parse_body(state: Any) -> dict[str, Any]:
+def parse_body(state: object) -> JsonObject:
     """Return the fields of a state after checking its version and checksum."""
     if isinstance(state, bytes | bytearray | str):
         state = load_json(state if isinstance(state, str) else state.decode(errors="replace"))
@@ -144,9 +150,11 @@ def parse_body(state: Any) -> dict[str, Any]:
             f"A state must be bytes or a dict, got {type(state).__name__}. Pass the result of "
             "`get_state`."
         )
-    if not isinstance(state, dict) or "gristmill" not in state:
+    if not isinstance(state, dict):
         raise not_a_gristmill_state(state)
-    found: dict[str, Any] = dict(state)  # pyright: ignore[reportUnknownArgumentType] - JSON
+    found = dict(cast(JsonObject, state))
+    if "gristmill" not in found:
+        raise not_a_gristmill_state(found)
     if found["gristmill"] != VERSION:
         raise StateError(
             f"The state has version {found['gristmill']}, but this gristmill reads {VERSION}. "
@@ -175,19 +183,19 @@ def load_json(text: str) -> Any:
         ) from None
 
 
-def _checksum(body: dict[str, Any]) -> int:
+def _checksum(body: JsonObject) -> int:
     try:
         return zlib.crc32(json.dumps(body, sort_keys=True).encode())
     except (TypeError, ValueError):  # the state of a user's iterator need not be JSON
         return zlib.crc32(repr(body).encode())
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> object:
     """Convert tuples to lists, so that a state equals itself after a round trip through JSON."""
     if isinstance(value, NotImplementedError):  # from a user's iterator without a state
         raise NotImplementedError(*value.args)  # a new one: the old one would keep its frames alive
     if isinstance(value, tuple | list):
-        return [_as_json(item) for item in cast("Sequence[Any]", value)]
+        return [_as_json(item) for item in cast("Sequence[object]", value)]
     if isinstance(value, dict):
-        return {name: _as_json(item) for name, item in cast("dict[Any, Any]", value).items()}
+        return {name: _as_json(item) for name, item in cast("dict[object, object]", value).items()}
     return value

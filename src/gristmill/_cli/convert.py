@@ -6,12 +6,14 @@ DST.partial/DST-00000-of-00003.parquet
 DST/                        DST.partial, renamed once all shards are complete
 """
 
+import argparse
 import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,13 +22,12 @@ from typing import Any, TextIO, TypeAlias, final
 
 from gristmill._base.progress import progress
 from gristmill._cli.records import estimate_bytes, read_records, sample_indices
-from gristmill._cli.sizes import format_size
+from gristmill._cli.sizes import format_size, parse_size
+from gristmill._cli.source_flags import PATH_HELP, add_source_flags, source_options
 from gristmill._cli.targets import TARGETS, Target
 from gristmill._data.sources.detect import files_of, open_source
 from gristmill.errors import PlanError, SourceError
 from gristmill.types import Element, RandomAccessDataSource
-
-__all__ = ["TARGETS", "Conversion", "convert"]
 
 Source: TypeAlias = RandomAccessDataSource[Element]
 Json: TypeAlias = dict[str, Any]
@@ -84,6 +85,49 @@ class Conversion:
     def stem(self) -> str:
         """The start of the name of each shard."""
         return self.folder.name.removesuffix(f".{self.format}") or self.format
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `convert` to its parser."""
+    parser.description = (
+        "Write the records of SRC as shards to the folder DST. If interrupted, run the same "
+        "command again to resume. DST appears once it is complete. Existing files are never "
+        "overwritten."
+    )
+    parser.add_argument("source", metavar="SRC", help=PATH_HELP)
+    parser.add_argument("target", metavar="DST", help="a folder that does not exist yet")
+    parser.add_argument(
+        "--to",
+        choices=sorted(TARGETS),
+        help="the format to write (default: the suffix of DST, or array_record)",
+    )
+    parser.add_argument(
+        "--shard-size",
+        type=parse_size,
+        default=parse_size("256MB"),
+        metavar="SIZE",
+        help="the approximate size of each shard (default: 256MB)",
+    )
+    parser.add_argument(
+        "--records-per-shard",
+        type=int,
+        metavar="N",
+        help="the number of records in each shard, instead of --shard-size",
+    )
+    add_source_flags(parser, path_metavar="SRC")
+    parser.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace) -> None:
+    conversion = Conversion(
+        source=parsed.source,
+        target=parsed.target,
+        to=parsed.to,
+        shard_bytes=parsed.shard_size,
+        records_per_shard=parsed.records_per_shard,
+        options=source_options(parsed),
+    )
+    convert(conversion, output=sys.stdout)
 
 
 def convert(conversion: Conversion, *, output: TextIO) -> None:

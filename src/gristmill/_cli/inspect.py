@@ -1,6 +1,8 @@
 """`gristmill inspect`: print the format of some files, their columns, and the first records."""
 
+import argparse
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any, TextIO, cast
@@ -18,11 +20,12 @@ from gristmill._cli.records import (
     sample_indices,
 )
 from gristmill._cli.sizes import format_size
+from gristmill._cli.source_flags import PATH_HELP, add_source_flags, source_options
 from gristmill._cli.terminal_image import render_image, supports_images
 from gristmill._data.sources.detect import detect_format, files_of, open_source
 from gristmill._io.file import FileRef
 from gristmill.errors import MissingExtraError, PlanError
-from gristmill.types import Element, RandomAccessDataSource
+from gristmill.types import AnyArray, Element, RandomAccessDataSource
 
 _SAMPLE_SIZE = 256
 _MAX_VALUE_LENGTH = 72
@@ -31,6 +34,29 @@ _IMAGE_WIDTH = 32
 _MIN_IMAGE_SIDE = 8
 _MAX_IMAGE_PIXELS = 64 * 10**6
 _IMAGE_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM", b"RIFF", b"II*\x00", b"MM\x00*")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `inspect` to its parser."""
+    parser.description = (
+        "Show the format of some files, the number and sizes of their records, and the first "
+        "records."
+    )
+    parser.add_argument("path", metavar="PATH", help=PATH_HELP)
+    parser.add_argument(
+        "-n",
+        "--records",
+        type=int,
+        default=3,
+        metavar="N",
+        help="the number of records to show (default: 3)",
+    )
+    add_source_flags(parser, path_metavar="PATH")
+    parser.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace) -> None:
+    inspect(parsed.path, count=parsed.records, output=sys.stdout, **source_options(parsed))
 
 
 def inspect(path: str, *, count: int, output: TextIO, **options: Any) -> None:
@@ -93,7 +119,7 @@ def _column_types(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _describe_type(value: object) -> str:
     if isinstance(value, np.ndarray):
-        array = cast("NDArray[Any]", value)
+        array = cast("AnyArray", value)
         return f"{array.dtype}[{', '.join(map(str, array.shape))}]"
     if isinstance(value, np.generic):
         return str(cast("np.generic[Any]", value).dtype)
@@ -137,7 +163,7 @@ def _format_value(value: object) -> str:
         content = _describe_image(value) or _shorten(repr(value[:_MAX_VALUE_LENGTH]))
         return f"{format_size(len(value))}, {content}"
     if isinstance(value, np.ndarray):
-        array = cast("NDArray[Any]", value)
+        array = cast("AnyArray", value)
         content = ""
         if array.size and array.dtype.kind in "biuf":
             content = f", {array.min()} to {array.max()}"
@@ -179,7 +205,7 @@ def _image_lines(value: object) -> list[str]:
         if image is not None and image.width * image.height <= _MAX_IMAGE_PIXELS:
             pixels = np.asarray(image.convert("RGB"))
     elif isinstance(value, np.ndarray):
-        array = cast("NDArray[Any]", value)
+        array = cast("AnyArray", value)
         is_image = array.ndim == 2 or (array.ndim == 3 and array.shape[-1] in (1, 3, 4))
         if is_image and array.dtype == np.uint8 and min(array.shape[:2]) >= _MIN_IMAGE_SIDE:
             pixels = array

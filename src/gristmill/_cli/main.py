@@ -1,16 +1,13 @@
 """Parse the command line, run a command, and print errors as one sentence."""
 
 import argparse
-import importlib.metadata
+import importlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, cast
 
-from gristmill._cli.convert import TARGETS, Conversion, convert
-from gristmill._cli.inspect import inspect
-from gristmill._cli.sizes import parse_size
-from gristmill._data.sources.detect import FORMATS
-from gristmill._demo import main as demo
+from gristmill._base.version import VERSION
 from gristmill.errors import GristmillError
 
 _EPILOG = """\
@@ -22,10 +19,33 @@ examples:
   gristmill demo
 """
 
-_PATH_HELP = "a file, a folder, or a quoted pattern with *; also s3://, gs://, http://, ..."
 
-_SOURCE_OPTIONS = ("format", "columns", "split", "table", "query")
-"""Arguments of `open_source` that are flags of the same name."""
+class _Command(NamedTuple):
+    module: str
+    """The module that implements the command. It is imported only to run or describe it."""
+    help: str
+
+
+_COMMANDS = {
+    "inspect": _Command(
+        "gristmill._cli.inspect",
+        "show the format, the number and sizes of the records, and the first records",
+    ),
+    "convert": _Command(
+        "gristmill._cli.convert", "convert records to ArrayRecord, Parquet or npy files"
+    ),
+    "demo": _Command("gristmill._demo.main", "train a small network on MNIST in JAX"),
+}
+
+
+class _CommandModule(Protocol):
+    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None:
+        """Describe a command to its parser.
+
+        Its defaults are `run`, a function of the parsed arguments that may return an exit status,
+        and `flags`, what Python arguments are called on the command line.
+        """
+        ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The command line without the name of the program; by default `sys.argv[1:]`.
     """
-    parsed = _make_parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parsed = _make_parser(arguments).parse_args(arguments)
     try:
         return parsed.run(parsed) or 0
     except KeyboardInterrupt:
@@ -42,132 +63,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0  # `gristmill inspect ... | head`
     except (GristmillError, OSError) as error:
-        sys.stderr.write(f"gristmill: {_name_flags(str(error), parsed.path_metavar)}\n")
+        sys.stderr.write(f"gristmill: {_name_flags(str(error), parsed.flags)}\n")
         for note in getattr(error, "__notes__", ()):
-            sys.stderr.write(f"  {_name_flags(note, parsed.path_metavar)}\n")
+            sys.stderr.write(f"  {_name_flags(note, parsed.flags)}\n")
         return 1
 
 
-def _name_flags(message: str, path_metavar: str) -> str:
+def _name_flags(message: str, flags: Mapping[str, str]) -> str:
     """Replace the names of Python arguments in a message by their names on the command line.
 
-    >>> _name_flags("`columns` must name each column once.", "PATH")
+    >>> _name_flags("`columns` must name each column once.", {"columns": "--columns"})
     '`--columns` must name each column once.'
     """
-    names = {option: f"--{option}" for option in _SOURCE_OPTIONS}
-    names |= {"path": path_metavar, "paths": path_metavar}
-    return re.sub(r"`(\w+)`", lambda match: f"`{names.get(match[1], match[1])}`", message)
+    return re.sub(r"`(\w+)`", lambda match: f"`{flags.get(match[1], match[1])}`", message)
 
 
-def _make_parser() -> argparse.ArgumentParser:
+def _make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser that knows all commands, and the arguments of the one that is named."""
     parser = argparse.ArgumentParser(
         prog="gristmill",
         description="Inspect data files, and convert them to a format that loads fast.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    version = importlib.metadata.version("gristmill")
-    parser.add_argument("--version", action="version", version=f"gristmill {version}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_inspect_arguments(
-        commands.add_parser(
-            "inspect",
-            help="show the format, the number and sizes of the records, and the first records",
-            description="Show the format of some files, the number and sizes of their records, "
-            "and the first records.",
-        )
-    )
-    _add_convert_arguments(
-        commands.add_parser(
-            "convert",
-            help="convert records to ArrayRecord, Parquet or npy files",
-            description="Write the records of SRC as shards to the folder DST. If interrupted, "
-            "run the same command again to resume. DST appears once it is complete. Existing "
-            "files are never overwritten.",
-        )
-    )
-    demo_parser = commands.add_parser(
-        "demo",
-        help="train a small network on MNIST in JAX",
-        description=demo.DESCRIPTION,
-        epilog=demo.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    demo.add_arguments(demo_parser)
-    demo_parser.set_defaults(run=demo.run, path_metavar="DIR")
+    parser.add_argument("--version", action="version", version=f"gristmill {VERSION}")
+    parsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    named = next((argument for argument in arguments if argument in _COMMANDS), None)
+    for name, command in _COMMANDS.items():
+        command_parser = parsers.add_parser(name, help=command.help)
+        if name == named:
+            module = cast("_CommandModule", importlib.import_module(command.module))
+            module.add_arguments(command_parser)
     return parser
-
-
-def _add_inspect_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help=_PATH_HELP)
-    parser.add_argument(
-        "-n",
-        "--records",
-        type=int,
-        default=3,
-        metavar="N",
-        help="the number of records to show (default: 3)",
-    )
-    _add_source_options(parser)
-    parser.set_defaults(run=_run_inspect, path_metavar="PATH")
-
-
-def _run_inspect(parsed: argparse.Namespace) -> None:
-    inspect(parsed.path, count=parsed.records, output=sys.stdout, **_source_options(parsed))
-
-
-def _add_convert_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SRC", help=_PATH_HELP)
-    parser.add_argument("target", metavar="DST", help="a folder that does not exist yet")
-    parser.add_argument(
-        "--to",
-        choices=sorted(TARGETS),
-        help="the format to write (default: the suffix of DST, or array_record)",
-    )
-    parser.add_argument(
-        "--shard-size",
-        type=parse_size,
-        default=parse_size("256MB"),
-        metavar="SIZE",
-        help="the approximate size of each shard (default: 256MB)",
-    )
-    parser.add_argument(
-        "--records-per-shard",
-        type=int,
-        metavar="N",
-        help="the number of records in each shard, instead of --shard-size",
-    )
-    _add_source_options(parser)
-    parser.set_defaults(run=_run_convert, path_metavar="SRC")
-
-
-def _run_convert(parsed: argparse.Namespace) -> None:
-    convert(
-        Conversion(
-            source=parsed.source,
-            target=parsed.target,
-            to=parsed.to,
-            shard_bytes=parsed.shard_size,
-            records_per_shard=parsed.records_per_shard,
-            options=_source_options(parsed),
-        ),
-        output=sys.stdout,
-    )
-
-
-def _add_source_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--format",
-        choices=sorted(FORMATS),
-        help="the format of the files (default: detected from their content and names)",
-    )
-    parser.add_argument("--columns", metavar="A,B", help="read only these columns of a table")
-    parser.add_argument("--split", help="read this split of a Hugging Face dataset")  # words: name
-    parser.add_argument("--table", help="read this table of an SQLite database")
-    parser.add_argument("--query", help="read the rows of this SELECT from an SQLite database")
-
-
-def _source_options(parsed: argparse.Namespace) -> dict[str, object]:
-    options: dict[str, object] = {name: getattr(parsed, name) for name in _SOURCE_OPTIONS}
-    options["columns"] = parsed.columns.split(",") if parsed.columns else None
-    return {name: value for name, value in options.items() if value is not None}

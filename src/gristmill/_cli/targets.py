@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._base.extras import load_extra
 from gristmill._cli.records import RECORD_COLUMN, as_columns, column_parser
 from gristmill._data.example_proto.serialize import format_example
 from gristmill.errors import BatchError
-from gristmill.types import Element
+from gristmill.types import AnyArray, Element
 
 Blocks: TypeAlias = Iterable[tuple[int, list[Element]]]
 """Blocks of records, each after the index of its first record."""
@@ -188,7 +187,7 @@ class ParquetTarget(Target):
         return self._arrow.array(values, type=arrow_type)
 
     def _infer_type(self, name: str, values: list[Any]) -> Any:
-        arrays: list[NDArray[Any]] = [value for value in values if isinstance(value, np.ndarray)]
+        arrays: list[AnyArray] = [value for value in values if isinstance(value, np.ndarray)]
         if not arrays or len(arrays) < len(values):
             found = self._arrow.array(values).type
             return self._arrow.string() if self._arrow.types.is_null(found) else found
@@ -219,7 +218,7 @@ class NpyTarget(Target):
 
     def write(self, folder: Path, name: str, count: int, blocks: Blocks) -> None:
         number = name.partition("-")[2]
-        outputs: dict[str, NDArray[Any]] = {
+        outputs: dict[str, AnyArray] = {
             key: np.lib.format.open_memmap(
                 folder / f"{key}-{number}.npy",
                 mode="w+",
@@ -243,7 +242,7 @@ class NpyTarget(Target):
         files = {key: f"{folder}/{key}-*.npy" for key in self._first}
         return f"grain.sources.NumpySource({files!r})"
 
-    def _fill(self, out: NDArray[Any], key: str, rows: list[dict[str, Any]], first: int) -> None:
+    def _fill(self, out: AnyArray, key: str, rows: list[dict[str, Any]], first: int) -> None:
         expected = self._first[key]
         for number, row in enumerate(rows):
             array = np.asarray(row.get(key))

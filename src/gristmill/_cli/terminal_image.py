@@ -1,12 +1,13 @@
 """Render an image as text for terminals with colors, two pixels per character."""
 
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gristmill.errors import PlanError
+from gristmill.types import AnyArray
 
 _UPPER_HALF = "\N{UPPER HALF BLOCK}"
 _RESET = "\x1b[0m"
@@ -59,7 +60,7 @@ def supports_images(stream: TextIO, environ: Mapping[str, str]) -> bool:
     return environ.get("TERM", "").endswith(("-256color", "-direct"))
 
 
-def _as_rgb(array: NDArray[Any]) -> NDArray[np.float32]:
+def _as_rgb(array: AnyArray) -> NDArray[np.float32]:
     channels = array.shape[2] if array.ndim == 3 else 1
     if (
         array.dtype != np.uint8

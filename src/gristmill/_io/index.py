@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._base.progress import progress
 from gristmill._io.atomic_write import write_atomically
 from gristmill._io.cache import cache_folder
 from gristmill._io.file import File, FileRef
-from gristmill.types import Indices
+from gristmill.types import AnyArray, Indices
 
 INDEX_SUFFIX = ".gristmill-index"
 """The suffix of index files. Patterns for data files skip them."""
@@ -25,11 +24,11 @@ _NAME_PREFIX = "array "
 
 _MAGIC = b"gristmill index 1\n"
 
-Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+Arrays: TypeAlias = Mapping[str, AnyArray]
 Header: TypeAlias = Mapping[str, str | int]
 
 
-def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[str, NDArray[Any]]:
+def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[str, AnyArray]:
     """Return the index of a file: the saved one if it is up to date, otherwise a new one.
 
     A new index is saved beside the file, as `NAME.KIND.gristmill-index`. If that is not possible,
@@ -103,7 +102,7 @@ def _hash(path: str, kind: str) -> str:
     return hashlib.sha256(f"{path}\n{kind}".encode()).hexdigest()[:32]
 
 
-def _load(path: Path, header: Header) -> dict[str, NDArray[Any]] | None:
+def _load(path: Path, header: Header) -> dict[str, AnyArray] | None:
     """Return the saved index if it is intact and belongs to this version of the file."""
     try:
         data = path.read_bytes()

@@ -66,7 +66,7 @@ class OpenFiles:
     """
 
     def __init__(self, refs: Sequence[FileRef]) -> None:
-        self.refs = tuple(refs)
+        self.refs: tuple[FileRef, ...] = tuple(refs)
         self._reset()
 
     def __len__(self) -> int:

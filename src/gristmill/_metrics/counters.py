@@ -6,12 +6,12 @@ none needs a lock.
 
 import time
 from collections.abc import Sequence
-from typing import Any, cast, final
+from typing import cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._metrics.stats import Stats, StepStats
+from gristmill.types import AnyArray, Element
 
 
 @final
@@ -51,7 +51,7 @@ class Counters:
         self.skipped = 0
         self._elements = 0
         self._num_bytes = 0
-        self._waiting: Sequence[Any] = ()
+        self._waiting: Sequence[Element] = ()
         self._bytes_each = 0
         self._waited_s = 0.0
         self._first_requested_at: float | None = None
@@ -67,7 +67,7 @@ class Counters:
         for number, seconds in enumerate(step_seconds, start=first):
             self.steps[number].seconds += seconds
 
-    def count_block(self, rows: Sequence[Any], *, asked_at: float) -> None:
+    def count_block(self, rows: Sequence[Element], *, asked_at: float) -> None:
         """Count a block whose elements the consumer pops from `rows` one by one."""
         now = time.perf_counter()
         if self._first_requested_at is None:
@@ -105,18 +105,18 @@ class Counters:
         )
 
 
-def num_bytes(element: Any) -> int:
+def num_bytes(element: Element) -> int:
     """Return the number of bytes in the arrays and strings of an element.
 
     >>> num_bytes({"x": np.zeros(4, np.float32), "name": "four"})
     20
     """
     if isinstance(element, np.ndarray | np.generic):
-        return cast("NDArray[Any]", element).nbytes
+        return cast("AnyArray", element).nbytes
     if isinstance(element, str | bytes | bytearray):
         return len(element)
     if isinstance(element, dict):
-        return sum(map(num_bytes, cast("dict[Any, Any]", element).values()))
+        return sum(map(num_bytes, cast("dict[object, Element]", element).values()))
     if isinstance(element, list | tuple):
-        return sum(map(num_bytes, cast("Sequence[Any]", element)))
+        return sum(map(num_bytes, cast("Sequence[Element]", element)))
     return 0

@@ -11,7 +11,7 @@ T = TypeVar("T")
 _NO_TRACE = nullcontext()
 
 
-def traced(name: str) -> AbstractContextManager[Any]:
+def traced(name: str) -> AbstractContextManager[object]:
     """Return a context manager whose body has a name in `jax.profiler` traces.
 
     It does nothing unless the program has imported `jax.profiler`.

@@ -2,7 +2,7 @@
 
 import itertools
 import weakref
-from typing import Any, final
+from typing import final
 
 from gristmill._metrics.counters import Counters
 from gristmill._metrics.stats import Stats, add_stats
@@ -37,8 +37,8 @@ class StatsTotal:
         live = [counters.stats() for counters in list(self._live.values())]
         return add_stats([self._past, *live])
 
-    def __reduce__(self) -> tuple[Any, ...]:  # a copy in another process counts its own iterators
-        return StatsTotal, ()
+    def __reduce__(self) -> tuple[object, ...]:
+        return StatsTotal, ()  # a copy in another process counts its own iterators
 
     def _retire(self, number: int) -> None:
         self._past = add_stats([self._past, self._live.pop(number).stats()])

@@ -2,80 +2,117 @@
 
 import typing as _typing
 
-from gristmill import constants, samplers, sharding, sources, transforms
-from gristmill._api.dataset.iter_dataset import IterDataset
-from gristmill._api.dataset.iterator import DatasetIterator
-from gristmill._api.dataset.map_dataset import MapDataset
-from gristmill._api.loader import DataLoader, DataLoaderIterator, load
-from gristmill._base.extras import lazy_attributes as _lazy_attributes
-from gristmill._data.sampling.record import Record, RecordMetadata
-from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
-from gristmill._data.sources.memory.range import RangeDataSource
-from gristmill._data.sources.memory.shared_memory import SharedMemoryDataSource
-from gristmill._data.sources.records.array_record import ArrayRecordDataSource
-from gristmill._data.transforms.base import (
-    Batch,
-    Filter,
-    FlatMap,
-    Map,
-    MapWithIndex,
-    RandomMap,
-    TfRandomMap,
-    Transformation,
-    Transformations,
-)
-from gristmill._data.transforms.operations import (
-    BatchOperation,
-    FilterOperation,
-    MapOperation,
-    Operation,
-    RandomMapOperation,
-)
-from gristmill._data.transforms.selection import DatasetSelectionMap
-from gristmill.constants import (
-    DATASET_INDEX,
-    EPOCH,
-    INDEX,
-    META_FEATURES,
-    RECORD,
-    RECORD_KEY,
-    SEED,
-)
-from gristmill.options import (
-    MultiprocessingOptions,
-    NoSharding,
-    ReadOptions,
-    ShardByJaxProcess,
-    ShardOptions,
-)
-from gristmill.python import experimental
-from gristmill.types import RandomAccessDataSource
+from gristmill._base.lazy import lazy_names as _lazy_names
 
 if _typing.TYPE_CHECKING:
+    from gristmill import constants, samplers, sharding, sources, transforms
+    from gristmill._api.dataset.iter_dataset import IterDataset
+    from gristmill._api.dataset.iterator import DatasetIterator
+    from gristmill._api.dataset.map_dataset import MapDataset
+    from gristmill._api.loader import DataLoader, DataLoaderIterator, load
+    from gristmill._api.loader import DataLoaderIterator as PyGrainDatasetIterator
     from gristmill._checkpoint.orbax import CheckpointHandler, CheckpointRestore, CheckpointSave
+    from gristmill._data.sampling.record import Record, RecordMetadata
+    from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
+    from gristmill._data.sources.memory.range import RangeDataSource
+    from gristmill._data.sources.memory.shared_memory import SharedMemoryDataSource
+    from gristmill._data.sources.memory.shared_memory import (
+        SharedMemoryDataSource as InMemoryDataSource,
+    )
+    from gristmill._data.sources.records.array_record import ArrayRecordDataSource
+    from gristmill._data.transforms.base import (
+        Batch,
+        Filter,
+        FlatMap,
+        Map,
+        MapWithIndex,
+        RandomMap,
+        TfRandomMap,
+        Transformation,
+        Transformations,
+    )
+    from gristmill._data.transforms.base import Batch as BatchTransform
+    from gristmill._data.transforms.base import Filter as FilterTransform
+    from gristmill._data.transforms.base import FlatMap as FlatMapTransform
+    from gristmill._data.transforms.base import Map as MapTransform
+    from gristmill._data.transforms.base import MapWithIndex as MapWithIndexTransform
+    from gristmill._data.transforms.base import RandomMap as RandomMapTransform
+    from gristmill._data.transforms.operations import (
+        BatchOperation,
+        FilterOperation,
+        MapOperation,
+        Operation,
+        RandomMapOperation,
+    )
+    from gristmill._data.transforms.selection import DatasetSelectionMap
+    from gristmill.constants import (
+        DATASET_INDEX,
+        EPOCH,
+        INDEX,
+        META_FEATURES,
+        RECORD,
+        RECORD_KEY,
+        SEED,
+    )
+    from gristmill.options import (
+        MultiprocessingOptions,
+        NoSharding,
+        ReadOptions,
+        ShardByJaxProcess,
+        ShardOptions,
+    )
+    from gristmill.python import experimental
+    from gristmill.types import RandomAccessDataSource
 
     GrainCheckpointHandler = PyGrainCheckpointHandler = CheckpointHandler
     GrainCheckpointRestore = PyGrainCheckpointRestore = CheckpointRestore
     GrainCheckpointSave = PyGrainCheckpointSave = CheckpointSave
 else:
-    __getattr__ = _lazy_attributes(
+    __getattr__, __dir__ = _lazy_names(
         __name__,
-        target="gristmill.checkpoint",
-        names={
-            f"{prefix}Checkpoint{kind}": f"Checkpoint{kind}"
-            for prefix in ("Grain", "PyGrain")
-            for kind in ("Handler", "Restore", "Save")
+        {
+            "gristmill": "constants, samplers, sharding, sources, transforms",
+            "gristmill._api.dataset.iter_dataset": "IterDataset",
+            "gristmill._api.dataset.iterator": "DatasetIterator",
+            "gristmill._api.dataset.map_dataset": "MapDataset",
+            "gristmill._api.loader": (
+                "DataLoader, DataLoaderIterator, load, DataLoaderIterator as PyGrainDatasetIterator"
+            ),
+            "gristmill._checkpoint.orbax": (
+                "CheckpointHandler as GrainCheckpointHandler, "
+                "CheckpointHandler as PyGrainCheckpointHandler, "
+                "CheckpointRestore as GrainCheckpointRestore, "
+                "CheckpointRestore as PyGrainCheckpointRestore, "
+                "CheckpointSave as GrainCheckpointSave, "
+                "CheckpointSave as PyGrainCheckpointSave"
+            ),
+            "gristmill._data.sampling.record": "Record, RecordMetadata",
+            "gristmill._data.sampling.samplers": "IndexSampler, Sampler, SequentialSampler",
+            "gristmill._data.sources.memory.range": "RangeDataSource",
+            "gristmill._data.sources.memory.shared_memory": (
+                "SharedMemoryDataSource, SharedMemoryDataSource as InMemoryDataSource"
+            ),
+            "gristmill._data.sources.records.array_record": "ArrayRecordDataSource",
+            "gristmill._data.transforms.base": (
+                "Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap, TfRandomMap, "
+                "Transformation, Transformations, Batch as BatchTransform, "
+                "Filter as FilterTransform, FlatMap as FlatMapTransform, Map as MapTransform, "
+                "MapWithIndex as MapWithIndexTransform, RandomMap as RandomMapTransform"
+            ),
+            "gristmill._data.transforms.operations": (
+                "BatchOperation, FilterOperation, MapOperation, Operation, RandomMapOperation"
+            ),
+            "gristmill._data.transforms.selection": "DatasetSelectionMap",
+            "gristmill.constants": (
+                "DATASET_INDEX, EPOCH, INDEX, META_FEATURES, RECORD, RECORD_KEY, SEED"
+            ),
+            "gristmill.options": (
+                "MultiprocessingOptions, NoSharding, ReadOptions, ShardByJaxProcess, ShardOptions"
+            ),
+            "gristmill.python": "experimental",
+            "gristmill.types": "RandomAccessDataSource",
         },
     )
-
-BatchTransform = Batch
-FilterTransform = Filter
-FlatMapTransform = FlatMap
-InMemoryDataSource = SharedMemoryDataSource
-MapTransform = Map
-MapWithIndexTransform = MapWithIndex
-PyGrainDatasetIterator = DataLoaderIterator
-RandomMapTransform = RandomMap
 
 __all__ = [
     "DATASET_INDEX",

@@ -1,13 +1,12 @@
 """Compares records exactly (containers, types, dtypes, shapes, bits), and overwrites them."""
 
 import pickle
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._base.tree import children, leaves_with_paths
-from gristmill.types import Element, SupportsArray
+from gristmill.types import AnyArray, Element, SupportsArray
 
 
 def difference(expected: Element, actual: Element, path: str = "record") -> str | None:
@@ -50,7 +49,7 @@ def overwrite(record: Element) -> None:
     for _, leaf in leaves_with_paths(record):
         if not isinstance(leaf, np.ndarray):
             continue
-        array = cast("NDArray[Any]", leaf)
+        array = cast("AnyArray", leaf)
         if not array.flags.writeable:
             continue
         if array.dtype.hasobject:
@@ -77,7 +76,7 @@ def _leaf_difference(expected: object, actual: object, path: str) -> str | None:
     return f"{path} is {_shorten(other)}, expected {_shorten(one)}"
 
 
-def _are_identical(one: NDArray[Any], other: NDArray[Any]) -> bool:
+def _are_identical(one: AnyArray, other: AnyArray) -> bool:
     """Compare bit by bit, so that a NaN equals itself, but without the padding between fields."""
     if one.dtype.names is not None:
         return all(_are_identical(one[name], other[name]) for name in one.dtype.names)
@@ -87,7 +86,7 @@ def _are_identical(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one.tobytes() == other.tobytes()
 
 
-def _describe_type(array: NDArray[Any]) -> str:
+def _describe_type(array: AnyArray) -> str:
     return f"{array.dtype}{list(array.shape) or ''}"
 
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, TypeAlias, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-_Key: TypeAlias = tuple[tuple[int, ...], np.dtype[Any], Hashable]
+from gristmill.types import AnyArray, AnyDType
+
+_Key: TypeAlias = tuple[tuple[int, ...], AnyDType, Hashable]
 """The shape and dtype of an array, and its target."""
 
 
@@ -37,7 +38,7 @@ class FastDevicePut:
         """Return the array on `target`, or `None` if no array like it was recorded."""
         if self._batched_device_put is None or not isinstance(array, np.ndarray):
             return None
-        host_array = cast("NDArray[Any]", array)
+        host_array = cast("AnyArray", array)
         transfer = self._transfers.get((host_array.shape, host_array.dtype, target))
         if transfer is None:
             return None
@@ -54,7 +55,7 @@ class FastDevicePut:
         """Record how `jax.device_put(array, target)` placed an array."""
         if self._batched_device_put is None or not isinstance(array, np.ndarray):
             return
-        host_array = cast("NDArray[Any]", array)
+        host_array = cast("AnyArray", array)
         if placed.dtype != host_array.dtype or placed.shape != host_array.shape:
             return  # JAX has converted it, and will convert the next one
         slices = placed.sharding.addressable_devices_indices_map(placed.shape)

@@ -4,10 +4,10 @@ from functools import cache
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._base.extras import load_extra
 from gristmill.errors import FeedError
+from gristmill.types import AnyArray, AnyDType
 
 
 def is_supported(leaf: object) -> bool:
@@ -17,13 +17,13 @@ def is_supported(leaf: object) -> bool:
     (True, False, False)
     """
     if isinstance(leaf, np.ndarray | np.generic):
-        return _is_numeric(cast("NDArray[Any]", leaf).dtype)
+        return _is_numeric(cast("AnyArray", leaf).dtype)
     jax: Any = load_extra("jax", extra="jax", wanted_by="`feed`")
     return isinstance(leaf, bool | int | float | complex | jax.Array)
 
 
 @cache
-def _is_numeric(dtype: np.dtype[Any]) -> bool:
+def _is_numeric(dtype: AnyDType) -> bool:
     """Return whether a dtype is numeric, including those of `ml_dtypes`."""
     if dtype.kind == "m":  # timedelta64, which NumPy counts among the integers
         return False
@@ -56,7 +56,7 @@ def canonicalize(leaf: Any, name: object) -> Any:
             if not np.iinfo(dtype).min <= leaf <= np.iinfo(dtype).max:
                 raise _too_large(name, leaf, dtype)
         return leaf
-    array = cast("NDArray[Any]", leaf)
+    array = cast("AnyArray", leaf)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind not in "iu" or array.dtype.itemsize < 8:
@@ -70,13 +70,13 @@ def canonicalize(leaf: Any, name: object) -> Any:
     return narrow
 
 
-def _canonical_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _canonical_dtype(dtype: AnyDType) -> AnyDType:
     """Return the dtype that JAX uses instead of `dtype`."""
     jax: Any = load_extra("jax", extra="jax", wanted_by="`feed`")
     return jax.dtypes.canonicalize_dtype(dtype)
 
 
-def _too_large(name: object, number: object, dtype: np.dtype[Any]) -> FeedError:
+def _too_large(name: object, number: object, dtype: AnyDType) -> FeedError:
     return FeedError(
         f"{name} contains {number}, which does not fit into JAX's {dtype}. Enable 64 bits with "
         '`jax.config.update("jax_enable_x64", True)`, or map it to a smaller number.'

@@ -4,20 +4,20 @@ The work is done per leaf, never per element: a list of dicts becomes a dict of 
 one array.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gristmill._base.columns import Allocate
 from gristmill._base.tree import builder, children, jax_structure
 from gristmill._data.batching.leaves import LEAF_TYPES, stack_leaves
 from gristmill.errors import BatchError
 from gristmill.types import Element, Tree
 
 
-def stack(rows: Sequence[Element], allocate: Callable[..., NDArray[Any]] = np.empty) -> Tree:
+def stack(rows: Sequence[Element], allocate: Allocate = np.empty) -> Tree:
     """Return a tree like each of `rows`, with its leaves stacked into new arrays.
 
     `allocate(shape, dtype)` provides the memory of large arrays.
@@ -36,7 +36,7 @@ def stack(rows: Sequence[Element], allocate: Callable[..., NDArray[Any]] = np.em
         raise
 
 
-def _stack(nodes: Sequence[Any], path: str, allocate: Callable[..., NDArray[Any]]) -> Tree:
+def _stack(nodes: Sequence[Tree], path: str, allocate: Allocate) -> Tree:
     first = nodes[0]
     inner = None if type(first) in LEAF_TYPES else children(first)
     if inner is None:
@@ -50,15 +50,15 @@ def _stack(nodes: Sequence[Any], path: str, allocate: Callable[..., NDArray[Any]
     )
 
 
-def _transpose(nodes: Sequence[Any], steps: list[str], path: str) -> list[Sequence[Any]]:
+def _transpose(nodes: Sequence[Tree], steps: list[str], path: str) -> list[Sequence[Tree]]:
     """Turn many nodes with the same children into a list of each child, children in order."""
     first = nodes[0]
     if first is None:
         return []
     if isinstance(first, Mapping):
-        keys = list(cast("Mapping[Any, Any]", first))
+        keys = list(cast("Mapping[Hashable, Tree]", first))
         # A defaultdict would create missing keys.
-        creates_keys = type(cast(Any, first)) is not dict
+        creates_keys = type(cast(object, first)) is not dict
         try:
             missing = creates_keys and any(node.keys() != set(keys) for node in nodes)
             if not missing and len(set(map(len, nodes))) == 1:
@@ -86,7 +86,7 @@ def _none(row: int) -> BatchError:
     )
 
 
-def _mismatch(nodes: Sequence[Any], path: str, descriptions: list[str]) -> BatchError:
+def _mismatch(nodes: Sequence[Tree], path: str, descriptions: list[str]) -> BatchError:
     row = next(row for row, what in enumerate(descriptions) if what != descriptions[0])
     return BatchError(
         f"{path}: {descriptions[0]} and {descriptions[row]}. All records need one structure before "
@@ -95,5 +95,5 @@ def _mismatch(nodes: Sequence[Any], path: str, descriptions: list[str]) -> Batch
     )
 
 
-def _kind(node: Any) -> str:
+def _kind(node: Tree) -> str:
     return "None" if node is None else type(node).__name__

@@ -12,13 +12,13 @@ damaged one.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._data.example_proto.varint import join_varints
-from gristmill.types import Indices
+from gristmill.types import AnyArray, AnyDType, Indices
 
 _FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 with a length
 BYTES, FLOATS, INTEGERS = 0x0A, 0x12, 0x1A
@@ -151,8 +151,8 @@ class _Offsets:
 
 
 def parse_floats(
-    values: Sequence[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    values: Sequence[bytes], shape: tuple[int, ...], dtype: AnyDType
+) -> tuple[AnyArray, NDArray[np.bool_]]:
     """Return lists of floats as an array of rows, and which rows have the expected length."""
     size = 4 * prod(shape)
     is_right = np.array([len(value) == size for value in values], np.bool_)
@@ -163,8 +163,8 @@ def parse_floats(
 
 
 def parse_integers(
-    values: Sequence[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    values: Sequence[bytes], shape: tuple[int, ...], dtype: AnyDType
+) -> tuple[AnyArray, NDArray[np.bool_]]:
     r"""Return lists of integers as an array of rows, and which rows are valid.
 
     >>> parse_integers([b"\x01\xac\x02", b"\x01"], (2,), np.dtype(np.int64))[0][0].tolist()
@@ -197,7 +197,7 @@ def parse_integers(
     return made, is_right
 
 
-def _numbers(digits: NDArray[np.uint8], is_last: NDArray[np.bool_]) -> NDArray[Any] | None:
+def _numbers(digits: NDArray[np.uint8], is_last: NDArray[np.bool_]) -> AnyArray | None:
     """Return numbers of 7 bits per byte, lowest first; `None` if one of them is too long."""
     if (is_last[1:] | is_last[:-1]).all():  # one byte or two each: starts are not needed
         high = digits[is_last].astype(np.int16)

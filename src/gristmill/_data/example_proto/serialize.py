@@ -1,17 +1,17 @@
 """Serialisation of `tf.train.Example` messages."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._data.example_proto.parse import FIRST, SECOND, THIRD
 from gristmill.errors import PlanError, PlanTypeError
-from gristmill.types import SupportsArray
+from gristmill.types import AnyArray, Leaf, SupportsArray
 
 
-def format_example(features: Mapping[str, Any]) -> bytes:
+def format_example(features: Mapping[str, Leaf]) -> bytes:
     r"""Return a serialised `tf.train.Example`, with the features in the given order.
 
     Strings and bytes, or lists of them, become a list of bytes; integers and booleans a list of
@@ -23,18 +23,18 @@ def format_example(features: Mapping[str, Any]) -> bytes:
     """
     entries: list[bytes] = []
     for key, value in features.items():
-        if not isinstance(cast(Any, key), str):
+        if not isinstance(cast(object, key), str):
             raise PlanTypeError(f"The name of a feature must be a string, got {key!r}.")
         entry = _sized(FIRST, _utf8(key, key)) + _sized(SECOND, _feature(key, value))
         entries.append(_sized(FIRST, entry))
     return _sized(FIRST, b"".join(entries))
 
 
-def _feature(key: str, value: Any) -> bytes:
+def _feature(key: str, value: Leaf) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview | str):
         return _bytes_feature(key, [value])
     if isinstance(value, list | tuple):
-        items = list(cast("Sequence[Any]", value))
+        items = list(cast("Sequence[object]", value))
         if not items:
             return b""  # without a kind, which is unknown
         if any(isinstance(item, bytes | bytearray | memoryview | str) for item in items):
@@ -48,19 +48,19 @@ def _feature(key: str, value: Any) -> bytes:
     return _numbers_feature(key, value)
 
 
-def _bytes_feature(key: str, items: Sequence[Any]) -> bytes:
+def _bytes_feature(key: str, items: Sequence[Leaf]) -> bytes:
     made: list[bytes] = []
     for item in items:
         if isinstance(item, str):
             made.append(_sized(FIRST, _utf8(key, item)))
         elif isinstance(item, bytes | bytearray | memoryview):
-            made.append(_sized(FIRST, bytes(cast(Any, item))))
+            made.append(_sized(FIRST, bytes(cast(bytes, item))))
         else:
             raise _not_a_feature(key, item)
     return _sized(FIRST, b"".join(made))
 
 
-def _numbers_feature(key: str, value: Any) -> bytes:
+def _numbers_feature(key: str, value: Leaf) -> bytes:
     try:
         array = np.asarray(value)
     except ValueError:  # rows of different lengths
@@ -77,7 +77,7 @@ def _numbers_feature(key: str, value: Any) -> bytes:
     raise _not_a_feature(key, value)
 
 
-def _exact_floats(key: str, array: NDArray[Any]) -> NDArray[np.float32]:
+def _exact_floats(key: str, array: AnyArray) -> NDArray[np.float32]:
     with np.errstate(over="ignore", under="ignore"):
         floats = array.astype("<f4").ravel()
     lost = np.flatnonzero((floats != array.ravel()) & ~np.isnan(floats))
@@ -126,7 +126,7 @@ def _too_large(key: str) -> PlanError:
     )
 
 
-def _not_a_feature(key: str, value: Any) -> PlanTypeError:
+def _not_a_feature(key: str, value: object) -> PlanTypeError:
     return PlanTypeError(
         f"Feature {key!r} must be bytes, strings, integers or floats, or a flat list or an array "
         f"of one of these, got {type(value).__name__}. Convert it first, or store it as bytes."

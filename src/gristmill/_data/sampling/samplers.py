@@ -10,7 +10,7 @@ one at a time (`__getitem__`).
 """
 
 from collections.abc import Iterator
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Protocol, SupportsIndex, final, runtime_checkable
 
 import numpy as np
 
@@ -280,7 +280,7 @@ def _by_epoch(positions: range, size: int) -> Iterator[tuple[int, range]]:
         positions = positions[count:]
 
 
-def _metadata(sampler: BlockSampler, index: Any, length: int) -> RecordMetadata:
+def _metadata(sampler: BlockSampler, index: SupportsIndex, length: int) -> RecordMetadata:
     position = check_index(index, length)
     key = int(sampler.keys(range(position, position + 1))[0])
     rng = None if sampler.seed is None else new_generator(sampler.seed + position)

@@ -8,17 +8,15 @@ uses the bits that the last record needs.
 """
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gristmill.types import Indices
+from gristmill.types import AnyArray, Indices
 
 _MIN_BITS = 16
 _32_BITS = 0xFFFFFFFF
 
-Values = NDArray[Any]
+Values = AnyArray
 
 
 def shuffled(positions: Indices, *, num_records: int, seed: int) -> Indices:

@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
-
-from numpy.typing import NDArray
+from typing import final
 
 from gristmill._data.sources.records.tfrecord import read_frames
 from gristmill._data.sources.tables.arrow_values import translate_arrow_errors
-from gristmill._data.sources.tables.parquet import FORMAT_NAME, open_parquet
+from gristmill._data.sources.tables.parquet import FORMAT_NAME, ParquetFile, open_parquet
 from gristmill._io.file import FileRef
 from gristmill._io.open_files import OpenFiles
-from gristmill.types import Element
+from gristmill.types import AnyArray, Element
 
 _BLOCK_ROWS = 1024
 """Rows of a table that are converted to elements at a time."""
@@ -53,7 +51,7 @@ class ParquetStream:
     """
 
     ref: FileRef
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: Mapping[str, object] = field(default_factory=dict[str, object])
     """Further arguments of `pyarrow.parquet.ParquetFile`."""
 
     @property
@@ -82,7 +80,7 @@ class ParquetStream:
         finally:
             file.close()
 
-    def _read_group(self, file: Any, group: int) -> dict[str, NDArray[Any]]:
+    def _read_group(self, file: ParquetFile, group: int) -> dict[str, AnyArray]:
         with translate_arrow_errors(self.ref.path, FORMAT_NAME):
             table = file.read_row_group(group)
             return {
@@ -98,6 +96,6 @@ def _position_after(group: int, first: int) -> Callable[[int], list[int]]:
     return lambda count: [group, first + count]
 
 
-def _to_rows(columns: Mapping[str, NDArray[Any]], first: int, stop: int) -> list[Element]:
+def _to_rows(columns: Mapping[str, AnyArray], first: int, stop: int) -> list[Element]:
     values = zip(*(list(column[first:stop]) for column in columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in values]

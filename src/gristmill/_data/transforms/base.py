@@ -3,7 +3,7 @@
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, final, runtime_checkable
+from typing import Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
 
@@ -108,7 +108,7 @@ class Batch(_Transformation):
 
     batch_size: int
     drop_remainder: bool = False
-    batch_fn: Callable[[Sequence[Any]], Any] | None = None
+    batch_fn: Callable[[Sequence[Element]], Element] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_size", as_int("batch_size", self.batch_size, minimum=1))

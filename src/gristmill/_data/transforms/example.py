@@ -5,15 +5,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, cast, final
+from typing import cast, final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from gristmill._base.checks import as_int
 from gristmill._data.example_proto.parse import Values, parse_example
 from gristmill._data.transforms.base import Map
 from gristmill.errors import FormatError, MissingFileError, PlanError, PlanTypeError
+from gristmill.types import AnyArray, Element, Leaf
 
 
 @final
@@ -37,22 +38,22 @@ class Feature:
 
     shape: tuple[int, ...] | None = ()
     dtype: DTypeLike = bytes
-    default: Any = None
+    default: Leaf = None
 
     def __post_init__(self) -> None:
-        shape: Any = self.shape
+        shape = cast(object, self.shape)
         if shape is not None:
             if not isinstance(shape, tuple | list):
                 raise PlanTypeError(
                     "`shape` must be a tuple of sizes, or None for any number of values, "
                     f"got {shape!r}."
                 )
-            sizes = cast("Sequence[Any]", shape)
+            sizes = cast("Sequence[object]", shape)
             object.__setattr__(self, "shape", tuple(as_int("shape", size) for size in sizes))
         object.__setattr__(self, "dtype", _as_dtype(self.dtype))
-        default: Any = self.default
+        default = self.default
         if isinstance(default, np.ndarray):  # arrays have no single truth value for equality
-            object.__setattr__(self, "default", cast("NDArray[Any]", default).tolist())
+            object.__setattr__(self, "default", cast("AnyArray", default).tolist())
         if default is not None:
             _default(self)
 
@@ -104,7 +105,7 @@ class ParseExample(Map):
         if self.features is not None:
             object.__setattr__(self, "features", _as_features(self.features))
 
-    def map(self, element: Any) -> dict[str, Any]:
+    def map(self, element: Element) -> dict[str, Leaf]:
         if not isinstance(element, bytes | bytearray | memoryview):
             raise PlanTypeError(
                 f"`ParseExample` needs the bytes of a record, got {type(element).__name__}. "
@@ -116,22 +117,21 @@ class ParseExample(Map):
         return {name: _convert(name, feature, found) for name, feature in self.features.items()}
 
 
-def _as_features(given: Any) -> dict[str, Feature]:
+def _as_features(given: object) -> dict[str, Feature]:
     if not isinstance(given, Mapping) or not given:
         raise PlanTypeError(
             f"`features` must be a dict of `Feature`s, or None for all features, got {given!r}."
         )
-    features = dict(cast("Mapping[Any, Any]", given))
-    for name, feature in features.items():
+    for name, feature in cast("Mapping[object, object]", given).items():
         if not isinstance(name, str) or not isinstance(feature, Feature):
             raise PlanTypeError(
                 "`features` must have a `Feature(shape, dtype)` for each name, "
                 f"got {name!r}: {feature!r}."
             )
-    return features
+    return dict(cast("Mapping[str, Feature]", given))
 
 
-def _as_dtype(given: DTypeLike) -> Any:
+def _as_dtype(given: DTypeLike) -> DTypeLike:
     try:
         dtype = np.dtype(given)
     except TypeError:
@@ -147,7 +147,7 @@ def _as_dtype(given: DTypeLike) -> Any:
     return dtype
 
 
-def _convert(name: str, feature: Feature, found: Mapping[str, Values]) -> Any:
+def _convert(name: str, feature: Feature, found: Mapping[str, Values]) -> Leaf:
     """Return one feature in the requested shape and type."""
     values = found.get(name)
     is_missing = values is None or (feature.shape is not None and not len(values))
@@ -190,7 +190,7 @@ def _kind_of(feature: Feature) -> str:
     return "integers" if np.dtype(feature.dtype).kind in "biu" else "floats"
 
 
-def _objects(name: str, feature: Feature, values: list[bytes]) -> NDArray[Any]:
+def _objects(name: str, feature: Feature, values: list[bytes]) -> AnyArray:
     made = np.empty(len(values), object)
     try:
         made[:] = [value.decode() for value in values] if feature.dtype is str else values
@@ -201,7 +201,7 @@ def _objects(name: str, feature: Feature, values: list[bytes]) -> NDArray[Any]:
     return made
 
 
-def _numbers(name: str, feature: Feature, values: NDArray[Any]) -> NDArray[Any]:
+def _numbers(name: str, feature: Feature, values: AnyArray) -> AnyArray:
     with np.errstate(over="ignore"):  # reported below
         made = values.astype(np.dtype(feature.dtype))
     if _kind_of(feature) == "integers":
@@ -216,17 +216,18 @@ def _numbers(name: str, feature: Feature, values: NDArray[Any]) -> NDArray[Any]:
     return made
 
 
-def _arrange(feature: Feature, values: NDArray[Any]) -> Any:
+def _arrange(feature: Feature, values: AnyArray) -> Leaf:
     if feature.shape is None:
         return values
     return values.reshape(feature.shape) if feature.shape else values[0]
 
 
-def _default(feature: Feature) -> Any:
+def _default(feature: Feature) -> Leaf:
     """Return a new copy of the default, in the shape and type of the feature."""
     given = feature.default
     if _kind_of(feature) == "bytes":
-        items = list(cast("Sequence[Any]", given)) if isinstance(given, list | tuple) else [given]
+        is_list = isinstance(given, list | tuple)
+        items = list(cast("Sequence[object]", given)) if is_list else [given]
         is_right = all(type(item) is feature.dtype for item in items)
         values = np.empty(len(items), object)
         values[:] = items
@@ -243,7 +244,7 @@ def _default(feature: Feature) -> Any:
     return _arrange(feature, values)
 
 
-def _as_numbers(feature: Feature, given: Any) -> tuple[NDArray[Any], bool]:
+def _as_numbers(feature: Feature, given: Leaf) -> tuple[AnyArray, bool]:
     """Return numbers in the type of a feature, and whether they kept their values."""
     dtype = np.dtype(feature.dtype)
     try:

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Protocol, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,20 @@ from gristmill.types import Element
 _MODES = ("L", "RGB", "RGBA")
 _DEEP_MODES = ("I", "F")
 """Pillow's modes with more than 8 bits, which it would clip: `I;16` and the like among them."""
+
+
+class PillowImage(Protocol):
+    """What gristmill uses of `PIL.Image.Image`. NumPy converts one to an array."""
+
+    format: str | None
+    height: int
+    info: Mapping[str, object]
+    mode: str
+    width: int
+
+    def convert(self, mode: str) -> "PillowImage":
+        """Return a copy in another colour mode."""
+        ...
 
 
 @final
@@ -56,7 +70,7 @@ class DecodeImage(Map):
                 f"`DecodeImage` needs a dict with the key {self.key!r}, got "
                 f"{type(element).__name__}. Pass `key=None` if elements are the bytes themselves."
             )
-        fields = cast("Mapping[str, Any]", element)
+        fields = cast("Mapping[str, Element]", element)
         if self.key not in fields:
             raise PlanError(
                 f"`key` must be a key of the element, got {self.key!r}; it has "
@@ -64,17 +78,17 @@ class DecodeImage(Map):
             )
         return {**fields, self.key: self._decode(fields[self.key])}
 
-    def _decode(self, value: Any) -> NDArray[np.uint8]:
+    def _decode(self, value: Element) -> NDArray[np.uint8]:
         data, path = value, None
         if isinstance(value, Mapping) and "bytes" in value:
-            struct = cast("Mapping[str, Any]", value)
+            struct = cast("Mapping[str, Element]", value)
             data, path = struct["bytes"], struct.get("path")
         if not isinstance(data, bytes | bytearray | memoryview):
             raise PlanTypeError(
                 f"An image must be the bytes of a file, got {type(data).__name__}. Remove "
                 "`DecodeImage` if the images are already decoded."
             )
-        encoded = bytes(cast(Any, data))
+        encoded = bytes(cast(bytes, data))
         pillow = load_extra("PIL.Image", extra="image", wanted_by="`DecodeImage`")
         try:
             with pillow.open(io.BytesIO(encoded)) as image:
@@ -94,7 +108,7 @@ class DecodeImage(Map):
                 path=path,
             ) from error
 
-    def _pixels(self, image: Any, path: str | None) -> NDArray[np.uint8]:
+    def _pixels(self, image: PillowImage, path: str | None) -> NDArray[np.uint8]:
         if image.mode.startswith(_DEEP_MODES):
             raise FormatError(
                 f"The image has more than 8 bits per value (Pillow's mode {image.mode!r}), which "

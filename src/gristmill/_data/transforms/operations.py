@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Protocol, final
 
 import numpy as np
 
@@ -17,7 +17,7 @@ class Operation(Protocol):
     user's own operation, because a checkpoint cannot contain the elements that it holds.
     """
 
-    def __call__(self, input_iterator: Iterator[Any], /) -> Iterator[Any]: ...
+    def __call__(self, input_iterator: Iterator[Element], /) -> Iterator[Element]: ...
 
 
 @final
@@ -51,7 +51,7 @@ class BatchOperation:
 
     batch_size: int
     drop_remainder: bool = False
-    batch_fn: Callable[[Sequence[Any]], Any] | None = None
+    batch_fn: Callable[[Sequence[Element]], Element] | None = None
 
     def __post_init__(self) -> None:
         self.as_batch()  # checks the arguments

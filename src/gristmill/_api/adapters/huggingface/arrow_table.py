@@ -27,7 +27,7 @@ from gristmill._data.sources.tables.arrow_values import (
     to_dense,
     to_values,
 )
-from gristmill.types import Element, Indices, Span
+from gristmill.types import AnyArray, Element, Indices, Span
 
 ArrowType: TypeAlias = Any
 """A `pyarrow.DataType`. pyarrow is optional, so its types cannot be imported here."""
@@ -122,7 +122,7 @@ class ArrowColumn:
         self._shape = tuple(shape)
         self._views: list[_ChunkView | None] = [None] * len(chunks)
 
-    def read_all(self, max_copied_bytes: int) -> NDArray[Any] | None:
+    def read_all(self, max_copied_bytes: int) -> AnyArray | None:
         """Return all rows as one array, or None if they have several shapes or one is null.
 
         The array is a view if there is one chunk. Several chunks are copied if they take at most
@@ -131,7 +131,7 @@ class ArrowColumn:
         needs_copy = len(self._chunks) != 1
         if needs_copy and sum(chunk.nbytes for chunk in self._chunks) > max_copied_bytes:
             return None
-        arrays: list[NDArray[Any]] = []
+        arrays: list[AnyArray] = []
         for number in range(len(self._chunks)):
             view = self._view(number)
             is_regular = view.starts is None and view.is_irregular is None
@@ -140,7 +140,7 @@ class ArrowColumn:
             arrays.append(view.items)
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays) if arrays else None
 
-    def gather(self, selection: RowSelection) -> NDArray[Any] | None:
+    def gather(self, selection: RowSelection) -> AnyArray | None:
         """Copy rows into one array, or return None if they have several shapes or one is null.
 
         The array is ordered by chunk: `selection.order_by_chunk(column.locator)` maps rows to it.
@@ -159,7 +159,7 @@ class ArrowColumn:
             num_done += len(within)
         return gathered
 
-    def _make_empty_array(self) -> NDArray[Any] | None:
+    def _make_empty_array(self) -> AnyArray | None:
         """Return an array of no rows, or None if their shape is unknown without any row."""
         dense = dense_type(self._kind, self._shape)
         sizes = [size for size in self._shape if size is not None]
@@ -167,9 +167,9 @@ class ArrowColumn:
             return None
         return np.empty((0, *sizes, *dense.shape), dense.dtype)
 
-    def read_objects(self, selection: RowSelection) -> NDArray[Any]:
+    def read_objects(self, selection: RowSelection) -> AnyArray:
         """Return strings or bytes as an array of Python objects, nulls as None."""
-        objects: NDArray[Any] = np.empty(len(selection.rows), object)
+        objects: AnyArray = np.empty(len(selection.rows), object)
         for number, within, rows in selection.by_chunk(self.locator):
             objects[rows] = _take_rows(self._chunks[number], within).to_pylist()
         return objects
@@ -209,7 +209,7 @@ class ArrowColumn:
 class _ChunkView(NamedTuple):
     """The rows of a chunk in NumPy."""
 
-    items: NDArray[Any]
+    items: AnyArray
     starts: Indices | None
     counts: Indices | None
     is_irregular: NDArray[np.bool_] | None
@@ -223,7 +223,7 @@ class _ChunkView(NamedTuple):
         counts = self.counts[within]
         return None if (counts != counts[0]).any() else (int(counts[0]), *self.items.shape[1:])
 
-    def copy_to(self, out: NDArray[Any], within: Indices) -> None:
+    def copy_to(self, out: AnyArray, within: Indices) -> None:
         """Copy rows that have one shape."""
         if self.starts is None:
             # All indices are in bounds, so `clip` changes none. Without it, NumPy would buffer
@@ -279,7 +279,7 @@ def _make_view(array: ArrowArray, shape: Sequence[int | None]) -> _ChunkView:
 
 def _view_regular_lists(
     array: ArrowArray, shape: Sequence[int | None]
-) -> tuple[NDArray[Any], NDArray[np.bool_] | None] | None:
+) -> tuple[AnyArray, NDArray[np.bool_] | None] | None:
     """View lists that all have the declared shape as one array, and mark those that hold a null.
 
     Returns None if a list has another shape.

@@ -17,6 +17,7 @@ from gristmill._api.adapters.huggingface.arrow_table import ArrowType, dense_typ
 from gristmill._base.extras import load_extra
 from gristmill._data.sources.tables.arrow_values import is_string_or_binary
 from gristmill.errors import PlanError
+from gristmill.types import AnyDType
 
 HfDataset: TypeAlias = Any
 """A `datasets.Dataset` or `datasets.IterableDataset`, whose types cannot be imported here."""
@@ -40,7 +41,7 @@ class ColumnSpec(NamedTuple):
     kind: ColumnKind
     shape: tuple[int | None, ...] = ()
     """Shape of arrays that are stored as lists of lists."""
-    dtype: np.dtype[Any] | None = None
+    dtype: AnyDType | None = None
     """Dtype that numbers are cast to, if not the stored one."""
     mode: str | None = None
     """Pillow mode that images are converted to, if not their own."""
@@ -55,7 +56,7 @@ class DatasetFormat(NamedTuple):
 
     type: str | None
     options: Mapping[str, Any]
-    integer_dtype: np.dtype[Any] = np.dtype(np.int64)
+    integer_dtype: AnyDType = np.dtype(np.int64)
     """Dtype of integers in a tensor format."""
 
 
@@ -93,7 +94,7 @@ def shorten_names(names: Sequence[str]) -> str:
     return f"{len(names)} from {names[0][:40]!r} to {names[-1][:40]!r}"
 
 
-def _get_integer_dtype(kind: str | None) -> np.dtype[Any]:
+def _get_integer_dtype(kind: str | None) -> AnyDType:
     jax = sys.modules.get("jax") if kind == "jax" else None
     is_64_bit = kind != "jax" or (jax is not None and jax.config.jax_enable_x64)
     return np.dtype(np.int64 if is_64_bit else np.int32)
@@ -141,8 +142,8 @@ def _is_one_array_per_row(stored: ArrowType, shape: Sequence[int | None]) -> boo
 
 
 def _get_formatted_dtype(
-    dtype: np.dtype[Any], form: DatasetFormat, *, is_scalar: bool
-) -> np.dtype[Any] | None:
+    dtype: AnyDType, form: DatasetFormat, *, is_scalar: bool
+) -> AnyDType | None:
     """Return the dtype that a format casts `dtype` to, or None if `datasets` must do it."""
     if dtype.kind in "mM":
         return dtype if form.type == "numpy" and is_scalar and not form.options else None

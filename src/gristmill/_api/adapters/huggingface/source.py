@@ -3,10 +3,9 @@
 import operator
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex, final
+from typing import SupportsIndex, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._api.adapters.huggingface.arrow_table import (
     ArrowColumn,
@@ -35,7 +34,7 @@ from gristmill._base.bounds import check_indices
 from gristmill._base.columns import Columns
 from gristmill._base.indices import as_indices
 from gristmill.errors import SourceError
-from gristmill.types import Element, Indices, Span
+from gristmill.types import AnyArray, AnyDType, Element, Indices, Span
 
 MAX_JOINED_BYTES = 128 * 2**20
 """Tables of many chunks are joined into one array up to this size, which doubles the speed."""
@@ -75,7 +74,7 @@ class DatasetSource:
             spec.name: column for spec, column in zip(own, columns, strict=True)
         }
         self._order: Indices | None = None if order is None else read_integers(order.column(0))
-        self._whole_columns: dict[str, NDArray[Any] | CastArray] | None = None
+        self._whole_columns: dict[str, AnyArray | CastArray] | None = None
         self._has_checked_whole_columns = False
         self._single_column_datasets: dict[str, HfDataset] = {}
         delegated = [spec.name for spec in self._specs if spec.kind == "delegated"]
@@ -101,7 +100,7 @@ class DatasetSource:
             self._columns[spec.name].locator for spec in self._specs if spec.kind == "numbers"
         }
         has_one_order = len(locators) == 1 and all(spec.kind == "numbers" for spec in self._specs)
-        columns: dict[str, NDArray[Any] | CastArray] = {}
+        columns: dict[str, AnyArray | CastArray] = {}
         for spec in self._specs:
             column = self._columns[spec.name]
             if spec.kind == "strings":
@@ -135,7 +134,7 @@ class DatasetSource:
             return indices
         return self._order[as_indices(indices)]
 
-    def _find_whole_columns(self) -> dict[str, NDArray[Any] | CastArray] | None:
+    def _find_whole_columns(self) -> dict[str, AnyArray | CastArray] | None:
         """Return each column as one array of all rows, or None if a column is not one array."""
         if not self._has_checked_whole_columns:
             if all(spec.kind == "numbers" for spec in self._specs):
@@ -193,7 +192,7 @@ class DatasetSource:
             self._single_column_datasets[spec.name] = self._dataset.select_columns([spec.name])
         return self._single_column_datasets[spec.name]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         names = ("_specs", "_length", "_needs_datasets", "_description")
         fragments = None if self._needs_datasets else self._split()
         return {
@@ -202,7 +201,7 @@ class DatasetSource:
             "fragments": fragments,
         }
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self._dataset, self._fragments = state.pop("dataset"), state.pop("fragments")
         vars(self).update(state)
         if self._fragments is not None:
@@ -274,7 +273,7 @@ def get_order_table(dataset: HfDataset) -> HfTable | None:
     return dataset._indices  # noqa: SLF001  (nothing public returns it without reading rows)
 
 
-def _cast_lazily(array: NDArray[Any], dtype: np.dtype[Any] | None) -> NDArray[Any] | CastArray:
+def _cast_lazily(array: AnyArray, dtype: AnyDType | None) -> AnyArray | CastArray:
     return array if dtype is None else CastArray(array, dtype)
 
 
@@ -283,7 +282,7 @@ def _decode(stored: Sequence[StoredImage | None], spec: ColumnSpec) -> Iterable[
     return map(_move_channels_first, images) if spec.is_channels_first else images
 
 
-def _move_channels_first(image: NDArray[Any] | None) -> NDArray[Any] | None:
+def _move_channels_first(image: AnyArray | None) -> AnyArray | None:
     if image is None:
         return None
     return np.ascontiguousarray(np.atleast_3d(image).transpose(2, 0, 1))

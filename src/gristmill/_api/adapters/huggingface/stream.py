@@ -14,7 +14,7 @@ from gristmill._api.adapters.huggingface.formats import (
 )
 from gristmill._api.adapters.huggingface.values import Value, load_pillow, to_numpy
 from gristmill._api.adapters.iterable import IterableStream
-from gristmill.types import Element
+from gristmill.types import AnyDType, Element
 
 Row: TypeAlias = dict[str, Value]
 """A row as `datasets` returns it."""
@@ -138,7 +138,7 @@ def _make_value_converter(feature: Feature) -> Callable[[Value], Value]:
     return convert
 
 
-def _get_number_dtype(name: object) -> np.dtype[Any] | None:
+def _get_number_dtype(name: object) -> AnyDType | None:
     """Return the dtype with a name of `datasets`, or None if it is not one of numbers."""
     try:
         dtype = np.dtype(name) if isinstance(name, str) else None

@@ -7,12 +7,11 @@ from types import ModuleType
 from typing import Any, TypeAlias, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._api.adapters.tfds.png import PNG_MODES, decode_pngs, png_shape
 from gristmill._base.columns import as_numpy_index
 from gristmill._base.extras import load_extra
-from gristmill.types import Span, SupportsArray
+from gristmill.types import AnyArray, AnyDType, Span, SupportsArray
 
 StoredImage: TypeAlias = Mapping[str, Any]
 """An encoded image in an Arrow table: its `bytes` or None, and the `path` of its file or None."""
@@ -44,7 +43,7 @@ def to_numpy(value: Value) -> Value:
     if isinstance(value, list):
         return [to_numpy(child) for child in cast("list[Value]", value)]
     if isinstance(value, np.ndarray):
-        return _convert_array(cast("NDArray[Any]", value))
+        return _convert_array(cast("AnyArray", value))
     detach: Any = getattr(value, "detach", None)
     if detach is not None:  # a PyTorch tensor, which may be on a device
         return _convert_array(detach().cpu().numpy())
@@ -55,9 +54,9 @@ def to_numpy(value: Value) -> Value:
     return value
 
 
-def _convert_array(array: NDArray[Any]) -> Value:
+def _convert_array(array: AnyArray) -> Value:
     if array.dtype == object and array.ndim == 1:  # strings, dicts, arrays of several shapes
-        converted: NDArray[Any] = np.empty(len(array), object)
+        converted: AnyArray = np.empty(len(array), object)
         converted[:] = [to_numpy(child) for child in array]
         return converted
     return array[()] if not array.ndim else array
@@ -76,16 +75,16 @@ class CastArray:
     [array([3, 4])]
     """
 
-    def __init__(self, stored: NDArray[Any], dtype: np.dtype[Any]) -> None:
+    def __init__(self, stored: AnyArray, dtype: AnyDType) -> None:
         self._stored = stored
         self.dtype = dtype
         self.shape = stored.shape
 
-    def fill(self, out: NDArray[Any], picks: Span, /) -> None:
+    def fill(self, out: AnyArray, picks: Span, /) -> None:
         """Write the picked items into `out`, cast."""
         out[...] = self._stored[as_numpy_index(picks)]
 
-    def items(self, picks: Span, /) -> list[NDArray[Any]]:
+    def items(self, picks: Span, /) -> list[AnyArray]:
         """Return the picked items as separate arrays, cast."""
         return list(self._stored[as_numpy_index(picks)].astype(self.dtype))
 
@@ -95,9 +94,7 @@ def load_pillow() -> ModuleType:
     return load_extra("PIL.Image", extra="huggingface", wanted_by=_IMAGE_COLUMNS)
 
 
-def decode_images(
-    stored: Sequence[StoredImage | None], mode: str | None
-) -> list[NDArray[Any] | None]:
+def decode_images(stored: Sequence[StoredImage | None], mode: str | None) -> list[AnyArray | None]:
     """Decode images as the `Image` feature does.
 
     Small PNG files of one size are decoded together.
@@ -119,7 +116,7 @@ def decode_images(
     ]
 
 
-def _decode_image(stored: StoredImage | None, mode: str | None) -> NDArray[Any] | None:
+def _decode_image(stored: StoredImage | None, mode: str | None) -> AnyArray | None:
     """Decode an image as the `Image` feature does: rotated by its EXIF data, and in `mode`."""
     if stored is None:
         return None

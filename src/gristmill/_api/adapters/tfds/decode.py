@@ -18,7 +18,7 @@ from gristmill._data.example_proto.parse_many import (
     parse_floats,
     parse_integers,
 )
-from gristmill.types import Element, Indices, Tree
+from gristmill.types import AnyArray, AnyDType, Element, Indices, Tree
 
 _CHUNK_BYTES, _MIN_CHUNK_RECORDS = 512 * 1024, 64
 """Records are decoded in chunks of about this many bytes, but at least this many records."""
@@ -75,7 +75,7 @@ class LazyFeatures:
 class DecodedRecords:
     """Decoded records: columns, one for each field, and the records that do not fit into them."""
 
-    def __init__(self, columns: list[NDArray[Any]], count: int) -> None:
+    def __init__(self, columns: list[AnyArray], count: int) -> None:
         self.columns = columns
         self.count = count
         self.irregular: dict[int, list[object]] = {}
@@ -136,9 +136,7 @@ class RecordDecoder:
         except Exception as error:
             raise make_error(row, error) from error
 
-    def _decode_chunk(
-        self, records: Sequence[bytes], columns: list[NDArray[Any]]
-    ) -> NDArray[np.bool_]:
+    def _decode_chunk(self, records: Sequence[bytes], columns: list[AnyArray]) -> NDArray[np.bool_]:
         """Decode records without TFDS into the columns, and return for which that was possible."""
         fields = self.layout.fields
         found = find_features(records, [field.key for field in fields])
@@ -155,21 +153,21 @@ class RecordDecoder:
 
     def _decode_field(
         self, field: FieldSpec, found: FeatureOffsets, rows: Indices, number: int
-    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    ) -> tuple[AnyArray, NDArray[np.bool_]]:
         """Return the values of a field, and which of them are valid."""
         stored = found.values(rows, number)
         if field.kind == "string":
             strings = np.empty(len(stored), object)
             strings[:] = stored
             return strings, np.ones(len(stored), np.bool_)
-        shape, dtype = cast("tuple[int, ...]", field.shape), cast("np.dtype[Any]", field.dtype)
+        shape, dtype = cast("tuple[int, ...]", field.shape), cast("AnyDType", field.dtype)
         if field.kind == "image":
             return self._decode_images(field, stored)
         return (parse_floats if dtype.kind == "f" else parse_integers)(stored, shape, dtype)
 
     def _decode_images(
         self, field: FieldSpec, stored: list[bytes]
-    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    ) -> tuple[AnyArray, NDArray[np.bool_]]:
         """Decode images: small PNG files together, others one by one by TFDS."""
         images, is_done = decode_pngs(stored, cast("tuple[int, int, int]", field.shape))
         for row in np.flatnonzero(~is_done).tolist():
@@ -197,7 +195,7 @@ def _get_stored_kind(field: FieldSpec) -> int:
     return FLOATS if field.dtype.kind == "f" else INTEGERS
 
 
-def _make_empty_column(field: FieldSpec, count: int) -> NDArray[Any]:
+def _make_empty_column(field: FieldSpec, count: int) -> AnyArray:
     if field.dtype is None or field.shape is None:
         return np.empty(count, object)
     return np.empty((count, *field.shape), field.dtype)

@@ -7,10 +7,9 @@ from types import ModuleType
 from typing import Any, Literal, TypeAlias, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._base.tree import flatten, map_leaves
-from gristmill.types import Tree
+from gristmill.types import AnyArray, AnyDType, Tree
 
 Feature: TypeAlias = Any
 """A `tfds.features.FeatureConnector`. TFDS is optional, so its types cannot be imported here."""
@@ -27,7 +26,7 @@ class FieldSpec:
     path: tuple[str, ...]
     shape: tuple[int, ...] | None = None
     """Shape of the value, or None if it varies or is unknown."""
-    dtype: np.dtype[Any] | None = None
+    dtype: AnyDType | None = None
     """Dtype of numbers and images, or None."""
     kind: FieldKind | None = None
     """How the field is stored, or None if only TFDS can decode it."""
@@ -50,7 +49,7 @@ class FieldSpec:
             return type(value) is bytes
         if not isinstance(value, np.ndarray | np.generic):
             return False
-        array = cast("NDArray[Any] | np.generic", value)
+        array = cast("AnyArray | np.generic", value)
         return array.dtype == self.dtype and array.shape == self.shape
 
     def to_dtype(self, value: object) -> object:
@@ -155,7 +154,7 @@ def _make_field(tfds: ModuleType, feature: Feature, path: tuple[str, ...]) -> Fi
     return FieldSpec(path, shape, dtype)
 
 
-def _is_decoded_by_cast(dtype: np.dtype[Any]) -> bool:
+def _is_decoded_by_cast(dtype: AnyDType) -> bool:
     """Return whether TFDS decodes numbers of a dtype by a cast of the stored numbers."""
     if dtype.kind == "f":
         return dtype.itemsize >= 4

@@ -8,13 +8,14 @@ once: first for rows that need no row above, then for the rows below those, and 
 
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._base.extras import load_extra
 from gristmill.errors import MissingExtraError
+from gristmill.types import AnyArray
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _END = b"\x00\x00\x00\x00IEND\xaeB`\x82"
@@ -199,7 +200,7 @@ def _undo_average(
 ) -> NDArray[np.uint8]:
     """Add the mean of left and above, pixel by pixel, for many rows at once."""
     pixels, ups = _group_by_pixel(rows, channels), _group_by_pixel(above, channels)
-    left: NDArray[Any] = np.zeros_like(pixels[0])
+    left: AnyArray = np.zeros_like(pixels[0])
     for pixel, up in zip(pixels, ups, strict=True):
         pixel += (left + up) >> 1
         pixel &= 255
@@ -216,9 +217,9 @@ def _undo_paeth(
     corners[1:] = ups[:-1]
     rises = ups - corners
     distances = np.abs(rises)  # from the estimate to the left pixel
-    left: NDArray[Any] = np.zeros_like(pixels[0])
+    left: AnyArray = np.zeros_like(pixels[0])
     together = zip(pixels, ups, corners, rises, distances, strict=True)
-    for pixel, up, corner, rise, distance in cast("Iterator[tuple[NDArray[Any], ...]]", together):
+    for pixel, up, corner, rise, distance in cast("Iterator[tuple[AnyArray, ...]]", together):
         step = left - corner
         from_up, from_corner = np.abs(step), np.abs(step + rise)
         others = np.where(from_up <= from_corner, up, corner)

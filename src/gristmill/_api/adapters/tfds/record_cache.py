@@ -1,13 +1,13 @@
 """Caches the decoded records of a small dataset in memory, so that each is decoded once."""
 
 import threading
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._api.adapters.tfds.layout import RecordLayout
-from gristmill.types import Indices
+from gristmill.types import AnyArray, Indices
 
 MAX_CACHE_BYTES = 256 * 2**20
 """A larger split is decoded again each time. TFDS itself has about the same limit."""
@@ -38,7 +38,7 @@ class RecordCache:
         self._is_cached = np.zeros(count, np.bool_)
         self.fill_lock = threading.Lock()
         # The system allocates this memory page by page, when it is written to.
-        self.columns: list[NDArray[Any]] = [
+        self.columns: list[AnyArray] = [
             np.empty((count, *(field.shape or ())), field.dtype) for field in layout.fields
         ]
 
@@ -61,7 +61,7 @@ class RecordCache:
         return _sort_unique(np.concatenate([missing, window[~self._is_cached[window]]]))
 
     def store(
-        self, indices: Indices, columns: list[NDArray[Any]], is_regular: NDArray[np.bool_]
+        self, indices: Indices, columns: list[AnyArray], is_regular: NDArray[np.bool_]
     ) -> None:
         """Store decoded records, except for those that do not fit into the columns."""
         for cached, column in zip(self.columns, columns, strict=True):

@@ -1,7 +1,7 @@
 """Random access source over the decoded records of a TFDS split."""
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex, final
+from typing import SupportsIndex, final
 
 import numpy as np
 
@@ -67,10 +67,10 @@ class TfdsSource:
     def __repr__(self) -> str:
         return self._description
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "_cache"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         self._reset_cache()
 

@@ -9,7 +9,6 @@ from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias, TypeVar, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._api.adapters.torch.tensor import (
     Tensor,
@@ -22,7 +21,7 @@ from gristmill._api.adapters.torch.tensor import (
 )
 from gristmill._base.columns import Columns, RaggedError, as_numpy_index
 from gristmill._base.tree import children, flatten, map_leaves
-from gristmill.types import Element, Span, Tree
+from gristmill.types import AnyArray, Element, Span, Tree
 
 Item: TypeAlias = Any
 """An item of a PyTorch dataset, or a node of it: any pytree."""
@@ -93,7 +92,7 @@ class TensorColumn:
         self.dtype = first.dtype
         self.shape = (len(tensors), *first.shape)
 
-    def fill(self, out: NDArray[Any], picks: Span, /) -> None:
+    def fill(self, out: AnyArray, picks: Span, /) -> None:
         """Stack the picked tensors into `out`.
 
         Raises:
@@ -129,7 +128,7 @@ class _PlainColumn:
     def __init__(self, leaves: Sequence[Item]) -> None:
         self._leaves = leaves
 
-    def to_object_array(self) -> NDArray[Any]:
+    def to_object_array(self) -> AnyArray:
         """Return an object array of the same leaves, so that each keeps its type."""
         leaves = self._leaves
         objects = np.empty(len(leaves), dtype=object)

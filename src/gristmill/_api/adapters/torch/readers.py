@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._api.adapters.torch.convert import Item, many_to_numpy, to_numpy
 from gristmill._api.adapters.torch.random_state import RandomDrawMonitor
@@ -17,7 +16,7 @@ from gristmill._api.adapters.torch.tensor import Tensor, load_torch, view_as_arr
 from gristmill._base.columns import Columns, RaggedError, as_numpy_index
 from gristmill._base.tree import children, flatten
 from gristmill.errors import SourceError
-from gristmill.types import Element, Indices, Span, Tree
+from gristmill.types import AnyArray, Element, Indices, Span, Tree
 
 TorchDataset: TypeAlias = Any
 """A `torch.utils.data.Dataset`, or any object with `__len__` and `__getitem__`."""
@@ -95,7 +94,7 @@ class TensorReader:
     is_deterministic = True
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._arrays: tuple[NDArray[Any], ...] = tuple(map(view_as_array, tensors))
+        self._arrays: tuple[AnyArray, ...] = tuple(map(view_as_array, tensors))
         types = ", ".join(f"{array.dtype}{list(array.shape[1:])}" for array in self._arrays)
         self.description = f"TensorDataset({types})"
 
@@ -182,7 +181,7 @@ def _merge_columns(fragments: Sequence[_Fragment], count: int) -> Columns | None
     if len({_get_structure(tree) for _, tree in trees}) > 1:
         return None
     flat = [(rows, *flatten(tree)) for rows, tree in trees]
-    merged: list[NDArray[Any]] = []
+    merged: list[AnyArray] = []
     for number, leaf in enumerate(flat[0][1]):
         column = np.empty((count, *leaf.shape[1:]), leaf.dtype)
         for rows, leaves, _ in flat:
@@ -223,10 +222,10 @@ class ItemReader:
     def _start_monitor(self) -> None:
         self._monitor = RandomDrawMonitor(self._dataset.__getitem__, self.description)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "_monitor"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         self._start_monitor()
 

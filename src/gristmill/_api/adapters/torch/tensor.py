@@ -6,10 +6,10 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._base.extras import load_extra
 from gristmill.errors import MissingExtraError, SourceError
+from gristmill.types import AnyArray
 
 Tensor: TypeAlias = Any
 """A `torch.Tensor`. PyTorch is optional, so its types cannot be imported here."""
@@ -36,7 +36,7 @@ def is_image(value: object) -> bool:
     return pillow is not None and isinstance(value, pillow.Image)
 
 
-def view_as_array(tensor: Tensor) -> NDArray[Any]:
+def view_as_array(tensor: Tensor) -> AnyArray:
     """Return an array that shares the memory of a tensor.
 
     >>> import torch
@@ -54,7 +54,7 @@ def view_as_array(tensor: Tensor) -> NDArray[Any]:
         return _view_unusual_tensor(tensor)
 
 
-def view_as_tensor(array: NDArray[Any]) -> Tensor | None:
+def view_as_tensor(array: AnyArray) -> Tensor | None:
     """Return a writable tensor that shares the memory of an array, or None if it has no such dtype.
 
     >>> view_as_tensor(np.zeros(2, np.float32))
@@ -66,7 +66,7 @@ def view_as_tensor(array: NDArray[Any]) -> Tensor | None:
         return None
 
 
-def to_owned_array(tensor: Tensor) -> NDArray[Any] | np.generic:
+def to_owned_array(tensor: Tensor) -> AnyArray | np.generic:
     """Return an array that shares memory with nothing else, or a scalar if the tensor has no axes.
 
     A tensor that is the only one on its memory is not copied. A view of a larger tensor is copied,
@@ -82,7 +82,7 @@ def to_owned_array(tensor: Tensor) -> NDArray[Any] | np.generic:
     return array if tensor.untyped_storage().nbytes() == tensor.nbytes else array.copy()
 
 
-def _view_unusual_tensor(tensor: Tensor) -> NDArray[Any]:
+def _view_unusual_tensor(tensor: Tensor) -> AnyArray:
     """View a tensor that `Tensor.numpy` refuses, or raise an error with the remedy."""
     torch = load_torch()
     if tensor.is_nested or tensor.layout != torch.strided:
@@ -109,7 +109,7 @@ def _view_unusual_tensor(tensor: Tensor) -> NDArray[Any]:
         return _view_with_ml_dtype(plain)
 
 
-def _view_with_ml_dtype(tensor: Tensor) -> NDArray[Any]:
+def _view_with_ml_dtype(tensor: Tensor) -> AnyArray:
     """View a tensor of a dtype that NumPy has only through `ml_dtypes`, such as bfloat16."""
     name = str(tensor.dtype).removeprefix("torch.")
     try:

@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._api.adapters.torch.tensor import Tensor
 from gristmill._api.dataset.iter_dataset import IterDataset
@@ -19,7 +18,7 @@ from gristmill._base.extras import load_extra
 from gristmill._base.tree import map_leaves
 from gristmill._plan.nodes.base import stable_repr
 from gristmill.errors import PlanError, PlanTypeError, StateError
-from gristmill.types import Tree
+from gristmill.types import AnyArray, Tree
 
 Loader: TypeAlias = DataLoader | MapDataset[Any] | IterDataset[Any]
 
@@ -139,10 +138,10 @@ def _convert_leaf(leaf: object) -> object:
     """
     if not isinstance(leaf, np.ndarray | np.generic):
         return leaf
-    return _array_to_tensor(cast("NDArray[Any] | np.generic", leaf))
+    return _array_to_tensor(cast("AnyArray | np.generic", leaf))
 
 
-def _array_to_tensor(leaf: NDArray[Any] | np.generic) -> Tensor:
+def _array_to_tensor(leaf: AnyArray | np.generic) -> Tensor:
     torch = sys.modules["torch"]
     array = np.asarray(leaf)
     name = array.dtype.name
@@ -157,7 +156,7 @@ def _array_to_tensor(leaf: NDArray[Any] | np.generic) -> Tensor:
     return torch.from_numpy(_make_torch_compatible(array))
 
 
-def _make_torch_compatible(array: NDArray[Any]) -> NDArray[Any]:
+def _make_torch_compatible(array: AnyArray) -> AnyArray:
     """Copy an array that is read-only, has negative strides or is not in native byte order."""
     if not array.dtype.isnative:
         return array.astype(array.dtype.newbyteorder("="))

@@ -19,6 +19,7 @@ from gristmill._data.sources.file_head import refuse_compressed
 from gristmill._io.file import File
 from gristmill._io.file_object import as_file_object
 from gristmill.errors import CorruptFileError, FileError, FormatError, GristmillError
+from gristmill.types import AnyDType
 
 _MAGIC = b"\x93NUMPY"
 _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")  # a zip file, and an empty zip file
@@ -134,13 +135,13 @@ def _read_header(
     )
 
 
-def _parse_header(header: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+def _parse_header(header: str) -> tuple[AnyDType, tuple[int, ...], bool]:
     # Python 2 wrote lengths as `3L` on some systems.
     fields: Any = ast.literal_eval(re.sub(r"(?<=\d)L(?=[,)])", "", header).strip())
     shape, is_fortran = fields["shape"], fields["fortran_order"]
     if not isinstance(shape, tuple) or not isinstance(is_fortran, bool):
         raise TypeError("the shape is not a tuple, or the order is not a bool")
-    lengths = cast("tuple[Any, ...]", shape)
+    lengths = cast("tuple[int, ...]", shape)
     if not all(type(length) is int and length >= 0 for length in lengths):
         raise ValueError("a length is not a count")
     return np.lib.format.descr_to_dtype(fields["descr"]), lengths, is_fortran

@@ -8,17 +8,16 @@ compressed        the whole array, once in each process
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._data.sources.record_locator import RecordLocator
 from gristmill._data.sources.tables.chunk_cache import ChunkCache
 from gristmill._io.file import File
 from gristmill._io.open_files import LruCache, OpenFiles
 from gristmill.errors import CorruptFileError, FormatError
-from gristmill.types import Element, Indices, Span
+from gristmill.types import AnyArray, AnyDType, Element, Indices, Span
 
 _MAX_MAPPED = 128
 """Mapped files of each column. A map needs a file descriptor, and its open file another one."""
@@ -29,9 +28,9 @@ _MAX_MAPPED = 128
 class RawArray:
     """The type and shape of an array, and where its file stores it."""
 
-    dtype: np.dtype[Any]
+    dtype: AnyDType
     """The type in the file."""
-    record_dtype: np.dtype[Any]
+    record_dtype: AnyDType
     """The type of the records."""
     shape: tuple[int, ...]
     offset: int
@@ -117,10 +116,10 @@ class RawColumn:
     def __len__(self) -> int:
         return len(self._locator)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return RawColumn, self._arguments
 
-    def as_single_array(self) -> NDArray[Any] | None:
+    def as_single_array(self) -> AnyArray | None:
         """Return the whole array, read-only, or `None` unless it is one mapped or loaded file."""
         return self._open(0).as_single_array() if len(self._arguments[2]) == 1 else None
 
@@ -129,7 +128,7 @@ class RawColumn:
         file, within = self._locator.locate(index)
         return self._open(file).item(within)
 
-    def take(self, indices: Span) -> NDArray[Any]:
+    def take(self, indices: Span) -> AnyArray:
         """Return a copy of many items, with one read per file."""
         selections = self._locator.split(indices)
         if len(selections) == 1:
@@ -154,7 +153,7 @@ class _OpenArray:
         self._file = file
         self._raw = raw
         self._is_mapped = False
-        self._array: NDArray[Any] | None = None
+        self._array: AnyArray | None = None
         """`None` where rows are read from a store."""
         if raw.num_bytes == 0:
             self._array = np.empty(raw.shape, raw.record_dtype)
@@ -164,7 +163,7 @@ class _OpenArray:
             self._array = _map(file, raw)
             self._is_mapped = True
 
-    def as_single_array(self) -> NDArray[Any] | None:
+    def as_single_array(self) -> AnyArray | None:
         self._check_unchanged()
         has_record_dtype = self._raw.dtype == self._raw.record_dtype or not self._is_mapped
         return self._array if has_record_dtype else None
@@ -175,10 +174,10 @@ class _OpenArray:
             return self.take(np.array([index]))[0]
         item = self._array[index]
         if isinstance(item, np.ndarray):
-            return cast("NDArray[Any]", item).astype(self._raw.record_dtype, order="C")
+            return cast("AnyArray", item).astype(self._raw.record_dtype, order="C")
         return item.copy() if isinstance(item, np.void) else item
 
-    def take(self, within: Indices) -> NDArray[Any]:
+    def take(self, within: Indices) -> AnyArray:
         self._check_unchanged()
         if self._array is not None:
             return self._array.take(within, axis=0).astype(self._raw.record_dtype, copy=False)
@@ -196,7 +195,7 @@ class _OpenArray:
             self._file.local_path()
 
 
-def _map(file: File, raw: RawArray) -> NDArray[Any]:
+def _map(file: File, raw: RawArray) -> AnyArray:
     path = file.local_path()
     order = "F" if raw.is_fortran else "C"
     array = np.memmap(path, raw.dtype, "r", raw.offset, raw.shape, order)
@@ -204,10 +203,10 @@ def _map(file: File, raw: RawArray) -> NDArray[Any]:
     return np.asarray(array)  # a plain view: each access to a memmap costs more
 
 
-def _load_decompressed(file: File, raw: RawArray) -> NDArray[Any]:
+def _load_decompressed(file: File, raw: RawArray) -> AnyArray:
     assert raw.decompress is not None
     data = raw.decompress(file)
     raw.check_size(len(data), file.ref.path)
-    array: NDArray[Any] = np.frombuffer(data, raw.dtype, math.prod(raw.shape), raw.offset)
+    array: AnyArray = np.frombuffer(data, raw.dtype, math.prod(raw.shape), raw.offset)
     shaped = array.reshape(raw.shape, order="F" if raw.is_fortran else "C")
     return shaped.astype(raw.record_dtype, copy=False)

@@ -4,10 +4,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, SupportsIndex, TypeAlias, cast
+from typing import SupportsIndex, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._base.bounds import check_indices
 from gristmill._base.checks import as_kind
@@ -18,7 +17,7 @@ from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import Paths, find_files
 from gristmill.errors import FormatError, PlanError
 from gristmill.options import StorageOptions
-from gristmill.types import Element, Span, Tree
+from gristmill.types import AnyArray, Element, Span, Tree
 
 FileArrays: TypeAlias = RawArray | dict[str, RawArray]
 """The content of a file: one array, or several by name."""
@@ -91,10 +90,10 @@ class RawSource(ABC):
             groups.append(f"<{len(self._groups)} arrays>")
         return f"{type(self).__name__}({', '.join(groups)})"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.Lock())
 
     @property
@@ -102,7 +101,7 @@ class RawSource(ABC):
         loaded = self._load()
         return list(loaded.values()) if isinstance(loaded, dict) else [loaded]
 
-    def _as_tree(self, leaves: Sequence[NDArray[Any] | Element]) -> Tree:
+    def _as_tree(self, leaves: Sequence[AnyArray | Element]) -> Tree:
         """Arrange one leaf per column in the structure of a record."""
         loaded = self._load()
         return dict(zip(loaded, leaves, strict=True)) if isinstance(loaded, dict) else leaves[0]

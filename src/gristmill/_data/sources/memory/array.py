@@ -1,15 +1,14 @@
 """A source over arrays in memory."""
 
-from typing import Any, SupportsIndex, cast, final
+from typing import SupportsIndex, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._base.bounds import check_index
 from gristmill._base.columns import Columns, is_columnar
 from gristmill._base.tree import leaves_with_paths, map_leaves
 from gristmill.errors import PlanError, PlanTypeError
-from gristmill.types import Element, Span, SupportsArray, Tree
+from gristmill.types import AnyArray, Element, Leaf, Span, SupportsArray, Tree
 
 
 @final
@@ -77,12 +76,12 @@ class ArraySource:
         return f"ArraySource(<{self._length} records>, {self._description})"
 
 
-def _copied(item: Any) -> Any:
+def _copied(item: Leaf) -> Leaf:
     """Return an item that is not a view of its array."""
-    return cast(Any, item).copy() if isinstance(item, np.ndarray | np.void) else item
+    return cast(AnyArray, item).copy() if isinstance(item, np.ndarray | np.void) else item
 
 
-def _as_array(path: str, leaf: object) -> NDArray[Any]:
+def _as_array(path: str, leaf: object) -> AnyArray:
     if not isinstance(leaf, np.ndarray | SupportsArray):
         raise PlanTypeError(
             f"`{path}` must be an array, got {type(leaf).__name__}. "
@@ -90,7 +89,7 @@ def _as_array(path: str, leaf: object) -> NDArray[Any]:
         )
     if isinstance(leaf, np.ma.MaskedArray):
         raise PlanTypeError(f"`{path}` is a masked array and would lose its mask. Use `.filled()`.")
-    array = np.asarray(cast(Any, leaf))  # turns a memmap into a plain view of itself
+    array = np.asarray(cast(SupportsArray, leaf))  # turns a memmap into a plain view of itself
     if array.ndim == 0:
         raise PlanError(f"`{path}` must have a first axis that counts the records, got a scalar.")
     return array

@@ -17,7 +17,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, SupportsIndex, final
+from typing import SupportsIndex, final
 
 from gristmill._base.bounds import check_index
 from gristmill._base.checks import as_kind
@@ -113,7 +113,7 @@ class SharedMemoryDataSource:
         self.close()
         self.unlink()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _attach, (self.name,)
 
     def __repr__(self) -> str:  # part of checkpoints: without the name, which may change

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, SupportsIndex, final
+from typing import SupportsIndex, final
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_folder
 from gristmill.errors import FormatError
 from gristmill.options import StorageOptions
-from gristmill.types import Span
+from gristmill.types import Element, Span
 
 _EXTENSIONS = frozenset([".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
 
@@ -74,10 +74,10 @@ class ImageFolderSource:
     def __len__(self) -> int:
         return len(self._paths)
 
-    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Element]:
         return self.__getitems__([check_index(index, len(self))])[0]
 
-    def __getitems__(self, indices: Span | Sequence[int]) -> list[dict[str, Any]]:
+    def __getitems__(self, indices: Span | Sequence[int]) -> list[dict[str, Element]]:
         numbers = np.asarray(indices, dtype=np.int64)
         check_indices(numbers, len(self))
         refs = [self._ref(index) for index in numbers.tolist()]

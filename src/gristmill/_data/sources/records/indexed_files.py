@@ -2,9 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, final
-
-from numpy.typing import NDArray
+from typing import TypeAlias, final
 
 from gristmill._base.progress import progress
 from gristmill._data.sources.record_locator import RecordLocator
@@ -13,8 +11,9 @@ from gristmill._io.index import load_index
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import Paths, find_files
 from gristmill.options import StorageOptions
+from gristmill.types import AnyArray
 
-Index: TypeAlias = dict[str, NDArray[Any]]
+Index: TypeAlias = dict[str, AnyArray]
 """The index of a file: arrays by name."""
 
 
@@ -39,7 +38,7 @@ class IndexedFiles:
         storage: StorageOptions | None,
         *,
         kind: str,
-        build: Callable[[File], Mapping[str, NDArray[Any]]],
+        build: Callable[[File], Mapping[str, AnyArray]],
         count_by: str,
     ) -> None:
         self.files = OpenFiles(find_files(paths, storage))
@@ -78,8 +77,8 @@ class IndexedFiles:
                 advance(ref.size)
         return RecordLocator([len(index[self._count_by]) for index in indexes]), indexes
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.Lock())

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, SupportsIndex, final
+from typing import SupportsIndex, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from gristmill._io.file import File
 from gristmill._io.paths import Paths
 from gristmill.errors import FormatError
 from gristmill.options import StorageOptions
-from gristmill.types import Indices, Span
+from gristmill.types import Element, Indices, Span
 
 _KEY = "__key__"
 
@@ -55,17 +55,17 @@ class TarSource:
     def __len__(self) -> int:
         return len(self._files.locator)
 
-    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Element]:
         number, within = self._files.locator.locate(index)
         return self._read(number, np.array([within]))[0]
 
-    def __getitems__(self, indices: Span | Sequence[int]) -> list[dict[str, Any]]:
+    def __getitems__(self, indices: Span | Sequence[int]) -> list[dict[str, Element]]:
         return gather(self._files.locator, indices, self._read)
 
     def __repr__(self) -> str:  # part of checkpoints: without the folder, as data may move
         return f"TarSource({self._files.describe()})"
 
-    def _read(self, number: int, within: Indices) -> list[dict[str, Any]]:
+    def _read(self, number: int, within: Indices) -> list[dict[str, Element]]:
         index = self._files.index(number)
         counts = index["edges"][within + 1] - index["edges"][within]
         members = _concatenate_ranges(index["edges"][within], counts)
@@ -74,9 +74,9 @@ class TarSource:
         extensions = self._load_extensions(number, index)
         extension_numbers: list[int] = index["extensions"][members].tolist()
         fields = zip([extensions[i] for i in extension_numbers], data, strict=True)
-        records: list[dict[str, Any]] = []
+        records: list[dict[str, Element]] = []
         for key, count in zip(_decode_keys(index, within), counts.tolist(), strict=True):
-            record: dict[str, Any] = {_KEY: key}
+            record: dict[str, Element] = {_KEY: key}
             record.update(islice(fields, count))
             records.append(record)
         return records

@@ -5,7 +5,7 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsIndex, final
+from typing import SupportsIndex, final
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_file
 from gristmill.errors import ChangedFileError, PlanError
 from gristmill.options import StorageOptions
-from gristmill.types import Indices, Span
+from gristmill.types import Element, Indices, Span
 
 _ROWID_NAMES = ("rowid", "_rowid_", "oid")
 _MAX_PARAMETERS = 500
@@ -79,10 +79,10 @@ class SqliteSource:
     def __len__(self) -> int:
         return len(self._open()[0].rowids)
 
-    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Element]:
         return self.__getitems__([check_index(index, len(self))])[0]
 
-    def __getitems__(self, indices: Span | Sequence[int]) -> list[dict[str, Any]]:
+    def __getitems__(self, indices: Span | Sequence[int]) -> list[dict[str, Element]]:
         rows, database = self._open()
         numbers = np.asarray(indices, dtype=np.int64)
         check_indices(numbers, len(rows.rowids))
@@ -103,10 +103,10 @@ class SqliteSource:
         listed = [f", {key}={value!r}" for key, value in options.items() if value is not None]
         return f"SqliteSource({name!r}{''.join(listed)})"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_database": None, "_lock": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.Lock())
 
     def _open(self) -> "tuple[_Rows, Database]":
@@ -213,7 +213,7 @@ def _rows_of_query(stored: Database) -> _Rows:
 
 def _select(
     connection: sqlite3.Connection, rows: _Rows, numbers: Indices
-) -> dict[int, tuple[Any, ...]]:
+) -> dict[int, tuple[Element, ...]]:
     """Return rows by their rowid.
 
     Args:
@@ -222,7 +222,7 @@ def _select(
         numbers: The indices of the rows to read, sorted. A run of them is one range of rowids.
     """
     select = f"SELECT *, {rows.rowid} FROM {rows.table} WHERE {rows.rowid}"
-    found: dict[int, tuple[Any, ...]] = {}
+    found: dict[int, tuple[Element, ...]] = {}
     single: list[int] = []
     for run in np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1):
         ids: list[int] = rows.rowids[run].tolist()

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gristmill._base.extras import load_extra
 from gristmill.errors import CorruptFileError, FormatError, GristmillError
-from gristmill.types import Element, Indices
+from gristmill.types import AnyArray, AnyDType, Element, Indices
 
 # pyarrow is optional, so its classes cannot be named here.
 ArrowArray: TypeAlias = Any
@@ -38,7 +38,7 @@ _MAX_SLICES = 8
 class Dense(NamedTuple):
     """The NumPy type of a column whose values all have one dtype and one shape."""
 
-    dtype: np.dtype[Any]
+    dtype: AnyDType
     shape: tuple[int, ...]
 
     @property
@@ -102,7 +102,7 @@ def is_string_or_binary(arrow_type: ArrowType) -> bool:
     )
 
 
-def to_objects(array: ArrowArray) -> NDArray[Any] | None:
+def to_objects(array: ArrowArray) -> AnyArray | None:
     """Return strings or bytes as an array of Python objects, nulls as `None`.
 
     If a string is not UTF-8, the result is `None`: this is an error only when that string is read.
@@ -111,7 +111,7 @@ def to_objects(array: ArrowArray) -> NDArray[Any] | None:
     >>> to_objects(pa.array(["a", None]))
     array(['a', None], dtype=object)
     """
-    objects: NDArray[Any] = np.empty(len(array), object)
+    objects: AnyArray = np.empty(len(array), object)
     try:
         objects[:] = array.to_pylist()  # `to_numpy` of pyarrow would import pandas
     except UnicodeDecodeError:
@@ -119,7 +119,7 @@ def to_objects(array: ArrowArray) -> NDArray[Any] | None:
     return objects
 
 
-def to_dense(array: ArrowArray) -> NDArray[Any]:
+def to_dense(array: ArrowArray) -> AnyArray:
     """Return an Arrow array of a dense type as a NumPy array, without a copy if possible.
 
     The values at nulls are undefined.

@@ -92,10 +92,10 @@ class CsvSource:
     def __getitems__(self, indices: Span | Sequence[int]) -> list[Element]:
         return gather(self._files.locator, indices, self._read)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.Lock())
 
     def __repr__(self) -> str:  # part of checkpoints: without the folder, as data may move

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
-from typing import Any, final
+from typing import final
 
 from gristmill._data.sources.tables.arrow_ipc import CACHE_BYTES, ArrowFiles
 from gristmill._data.sources.tables.arrow_values import load_pyarrow
@@ -12,6 +12,7 @@ from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_file, find_files
 from gristmill.errors import CorruptFileError, FormatError, MissingFileError, PlanError
 from gristmill.options import StorageOptions
+from gristmill.types import JsonObject
 
 
 @final
@@ -97,7 +98,7 @@ def _find_split(folder: str, split: str | None, storage: StorageOptions | None) 
     return f"{folder}/{split}"
 
 
-def _read_json(path: str, storage: StorageOptions | None) -> dict[str, Any] | None:
+def _read_json(path: str, storage: StorageOptions | None) -> JsonObject | None:
     """Return the content of a JSON file, or `None` if its folder exists but not the file."""
     try:
         ref = find_file(path, storage)

@@ -1,15 +1,16 @@
 """A source over Parquet files."""
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, Protocol, final
 
 from gristmill._base.checks import as_int
 from gristmill._data.sources.tables.arrow_values import (
     ArrowArray,
     ArrowSchema,
+    ArrowTable,
     ArrowType,
     concatenate,
     dense_of,
@@ -77,6 +78,24 @@ class ParquetSource(TableSource):
         )
 
 
+class ParquetFile(Protocol):
+    """What gristmill uses of `pyarrow.parquet.ParquetFile`."""
+
+    metadata: Any
+    """The `FileMetaData`: sizes and statistics of the row groups."""
+    num_row_groups: int
+    schema_arrow: ArrowSchema
+
+    def close(self) -> None:
+        """Close the file."""
+
+    def read_row_group(self, number: int, /) -> ArrowTable:
+        """Read one row group."""
+
+    def read_row_groups(self, numbers: Iterable[int], /, columns: Sequence[str]) -> ArrowTable:
+        """Read some columns of several row groups."""
+
+
 class _Footer(NamedTuple):
     """The metadata of a file."""
 
@@ -95,7 +114,7 @@ class _ParquetFiles(TableFiles):
 
     def reset(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[tuple[int, Any]] = []
+        self._idle: list[tuple[int, ParquetFile]] = []
 
     def read_layout(self) -> Layout:
         refs = self.files.refs
@@ -135,7 +154,7 @@ class _ParquetFiles(TableFiles):
             )
 
     @contextmanager
-    def _reader(self, number: int) -> Generator[Any]:
+    def _reader(self, number: int) -> Generator[ParquetFile]:
         """Provide an open reader of a file. Threads cannot share a reader."""
         with self._lock:
             at = next((at for at, (file, _) in enumerate(self._idle) if file == number), None)
@@ -146,7 +165,7 @@ class _ParquetFiles(TableFiles):
             self._idle = [*self._idle[1 - _MAX_IDLE_READERS :], (number, reader)]
 
 
-def open_parquet(file: File, wanted_by: str, **options: Any) -> Any:
+def open_parquet(file: File, wanted_by: str, **options: object) -> ParquetFile:
     """Open a `pyarrow.parquet.ParquetFile`, or raise if the file is not one.
 
     Args:

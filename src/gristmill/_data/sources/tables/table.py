@@ -7,10 +7,9 @@ TableSource ─ Table ─┬─ TableFiles                    reads chunks: Parq
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, SupportsIndex, TypeVar, final
+from typing import NamedTuple, SupportsIndex, TypeVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gristmill._base.bounds import check_index, check_indices
 from gristmill._base.columns import Columns
@@ -31,7 +30,7 @@ from gristmill._data.sources.tables.arrow_values import (
 from gristmill._data.sources.tables.chunk_cache import ChunkCache
 from gristmill._data.sources.tables.table_files import ChunkSpec, Layout, TableFiles
 from gristmill.errors import CorruptFileError
-from gristmill.types import Element, Indices, Span
+from gristmill.types import AnyArray, Element, Indices, Span
 
 T = TypeVar("T")
 
@@ -84,11 +83,11 @@ class TableSource:
     def __getitems__(self, indices: Sequence[int] | Indices) -> list[Element]:
         return self._table.read_rows(indices)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         excluded = ("_loaded", "_lock")
         return {name: value for name, value in vars(self).items() if name not in excluded}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         self._reset()
 
@@ -111,7 +110,7 @@ class _LoadedChunk(NamedTuple):
     """The columns of a chunk."""
 
     arrays: list[ArrowArray]
-    views: list[NDArray[Any] | None]
+    views: list[AnyArray | None]
     """In NumPy: columns of numbers without nulls, and columns of strings that are not mapped."""
 
 
@@ -219,12 +218,12 @@ class Table:
             ordered[row] = record
         return ordered
 
-    def _as_columns(self, arrays: Sequence[NDArray[Any] | None], picks: Span) -> Columns:
+    def _as_columns(self, arrays: Sequence[AnyArray | None], picks: Span) -> Columns:
         return Columns.of(dict(zip(self._names, arrays, strict=True)), picks)
 
     def _take(
         self, number: int, within: Indices, may_share: bool
-    ) -> list[NDArray[Any] | list[ArrowArray]]:
+    ) -> list[AnyArray | list[ArrowArray]]:
         """Take rows of a chunk: each column as a NumPy array or as some Arrow arrays."""
         chunk = self._chunk(number)
         return [
@@ -289,7 +288,7 @@ class _JoinedColumns:
 
     def read(
         self, indices: Indices, load: Callable[[int], tuple[_LoadedChunk, int]]
-    ) -> list[NDArray[Any]] | None:
+    ) -> list[AnyArray] | None:
         """Return the arrays, filled at least at `indices`.
 
         Returns:
@@ -316,11 +315,11 @@ class _JoinedColumns:
         return None, 0
 
 
-def _to_values(taken: Sequence[NDArray[Any] | list[ArrowArray]]) -> list[Element]:
+def _to_values(taken: Sequence[AnyArray | list[ArrowArray]]) -> list[Element]:
     """Return the values of a column that were taken from some chunks."""
     arrays = [values for values in taken if isinstance(values, np.ndarray)]
     if len(arrays) == len(taken):
-        joined: NDArray[Any] = np.concatenate(arrays)
+        joined: AnyArray = np.concatenate(arrays)
         return list(joined)
     if not arrays:
         return to_values(concatenate([array for values in taken for array in values]))

@@ -70,15 +70,15 @@ class TableFiles(ABC):
     """
 
     def __init__(self, refs: Sequence[FileRef], columns: Sequence[str] | None) -> None:
-        self.files = OpenFiles(refs)
-        self.columns = as_names(columns)
+        self.files: OpenFiles = OpenFiles(refs)
+        self.columns: list[str] | None = as_names(columns)
         self.reset()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"files": self.files, "columns": self.columns}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.files, self.columns = state["files"], state["columns"]
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
         self.reset()
 
     @abstractmethod

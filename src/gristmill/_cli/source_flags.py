@@ -1,0 +1,37 @@
+"""The flags of commands that open a source."""
+
+import argparse
+
+from gristmill._data.sources.detect import FORMATS
+
+PATH_HELP = "a file, a folder, or a quoted pattern with *; also s3://, gs://, http://, ..."
+
+_OPTIONS = ("format", "columns", "split", "table", "query")
+"""Arguments of `open_source` that are flags of the same name."""
+
+
+def add_source_flags(parser: argparse.ArgumentParser, *, path_metavar: str) -> None:
+    """Add the flags for the arguments of `open_source`.
+
+    Args:
+        parser: The parser of a command.
+        path_metavar: What its help calls the path of the source, for error messages.
+    """
+    parser.add_argument(
+        "--format",
+        choices=sorted(FORMATS),
+        help="the format of the files (default: detected from their content and names)",
+    )
+    parser.add_argument("--columns", metavar="A,B", help="read only these columns of a table")
+    parser.add_argument("--split", help="read this split of a Hugging Face dataset")
+    parser.add_argument("--table", help="read this table of an SQLite database")
+    parser.add_argument("--query", help="read the rows of this SELECT from an SQLite database")
+    flags = {option: f"--{option}" for option in _OPTIONS}
+    parser.set_defaults(flags={**flags, "path": path_metavar, "paths": path_metavar})
+
+
+def source_options(parsed: argparse.Namespace) -> dict[str, object]:
+    """Return the arguments of `open_source` that the command line contains."""
+    options: dict[str, object] = {name: getattr(parsed, name) for name in _OPTIONS}
+    options["columns"] = parsed.columns.split(",") if parsed.columns else None
+    return {name: value for name, value in options.items() if value is not None}
