@@ -232,3 +232,19 @@ class WorkerPool:
         self._failure = self._restarts.record_death(was_ready=was_ready, reason=reason)
         if self._failure is None:
             self.start()
+
+
+def pool_for_stream(
+    shared: WorkerPool | None, *, num_workers: int, options: WorkerOptions, counters: Counters
+) -> WorkerPool:
+    """Return the pool that a new stream should use: the shared one, or a new one.
+
+    Args:
+        shared: A pool that other streams use, too. It may have started, and then accepts no more.
+        num_workers: Size of a new pool.
+        options: Options of a new pool.
+        counters: Counters of a new pool.
+    """
+    if shared is not None and shared.accepts_streams:
+        return shared
+    return WorkerPool(num_workers=num_workers, options=options, counters=counters)
