@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import tests.properties.pipelines
 import tests.properties.trees
 from gristmill import DataLoader, DataLoaderIterator, ReadOptions, WorkerOptions
-from gristmill._engine import build as _open
+from gristmill._engine import segment as _segment
 from gristmill._engine import stream as _stream
 from gristmill._engine.access import windows as _windows
 from gristmill._engine.executors.processes.executor import ProcessExecutor
@@ -127,7 +127,7 @@ class Run:
         needed = -math.inf if self.stays_where_it_went else math.inf
         patch.setattr(_tune, "MIN_SPEEDUP", needed)
         patch.setattr(_tune, "MIN_RELATIVE_SPEED", needed)
-        patch.setattr(_open, "_num_cores", lambda: 2)
+        patch.setattr(_segment, "_num_cores", lambda: 2)
         patch.setattr(_tune, "_is_ready", _wait_until_ready)
         patch.setattr(AutotunedStage, "_may_help", lambda stage, way: True)
         patch.setattr(AutotunedStage, "_close", lambda self, way: None)  # workers start only once

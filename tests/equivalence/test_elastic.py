@@ -331,7 +331,7 @@ def test_the_state_of_another_shard_is_refused_with_the_remedy():
     strided = grain.DataLoader(
         data_source=range(COUNT), sampler=sampler, shard_options=ShardOptions(0, 2)
     )
-    with pytest.raises(StateError, match="each shard is a piece of the records"):
+    with pytest.raises(StateError, match="each shard is a range of the records"):
         iter(strided).set_state(contiguous(0, 2).get_state())
 
 

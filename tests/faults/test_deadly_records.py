@@ -224,7 +224,7 @@ def test_a_record_that_hangs_is_named_after_three_times_the_limit(
 
     assert seen == list(range(13))
     assert "Record 13 of the source" in str(error)
-    assert "it took longer than `block_timeout_s`" in str(error)
+    assert "exceeding `block_timeout_s`" in str(error)
     assert len(notes.read()) == 3
 
 

@@ -1,25 +1,20 @@
-"""From a plan to stages, in whichever ways the settings allow."""
+"""Open the stages of a plan: it is divided into segments, one below each stateful node."""
 
-import os
-from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 
-from gristmill._engine.access.cut import cut_plan
-from gristmill._engine.access.reader import open_cut
 from gristmill._engine.blocks.error_notes import step_name
-from gristmill._engine.executors.base import InlineExecutor
-from gristmill._engine.executors.processes.executor import ProcessExecutor
 from gristmill._engine.executors.processes.pool import WorkerPool
-from gristmill._engine.executors.threads import ThreadExecutor
+from gristmill._engine.segment import Segment
 from gristmill._engine.settings import Settings
 from gristmill._engine.stages.base import NamedStage, Stage
 from gristmill._engine.stages.batch_alignment import BatchAlignmentStage
 from gristmill._engine.stages.filter_limits import FilterLimitStage
 from gristmill._engine.stages.rechunk import AdaptiveBlockStage, RechunkStage
-from gristmill._engine.stages.stack import stack_stages, stack_steps
+from gristmill._engine.stages.stack import stack_steps
 from gristmill._engine.stateful.build import open_stateful
+from gristmill._engine.stateful.custom import CustomStage
 from gristmill._engine.stateful.interleave import InterleaveStage
-from gristmill._engine.tuning.autotune import AutotunedStage, ExecutionStrategy
 from gristmill._metrics.counters import Counters
 from gristmill._plan.nodes.base import Node, Step
 from gristmill._plan.nodes.combine_streams import InterleaveNode
@@ -29,22 +24,12 @@ from gristmill._plan.nodes.steps import BatchNode, FilterNode, FlatMapNode
 from gristmill._plan.nodes.stream import StatefulNode
 from gristmill.options import MultiprocessingOptions
 
-_outer: ContextVar[Settings | None] = ContextVar("gristmill_outer_settings", default=None)
-
-
-def with_outer_workers(settings: Settings) -> Settings:
-    """Give the settings of a stream with the workers of the one it is made for, if it is inside."""
-    outer = _outer.get()
-    if outer is None:
-        return settings
-    return replace(settings, multiprocessing=outer.multiprocessing, worker=outer.worker)
-
 
 def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
-    """Give the top stage of a plan.
+    """Return the highest stage of a plan.
 
-    From the top down, steps that follow each other are one segment. It ends at the records of a
-    source or dataset, or at a node with a state of its own, under which others begin.
+    From the top down, steps that follow each other form a segment. It ends at the records of a
+    source or dataset, or at a stateful node, whose parents have segments of their own.
     """
     steps: list[Step | BatchNode] = []
     bottom, num_above = plan, None
@@ -64,71 +49,80 @@ def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
         bottom = bottom.parent
     steps.reverse()
     if isinstance(bottom, StatefulNode):
-        return _open_upper(bottom, steps, settings, counters)
-    if isinstance(bottom, AccessNode) and not bottom.is_dense:
-        bottom = replace(bottom, limits=settings.limits)
-    for number, step in enumerate(steps):
-        steps[number] = replace(step, parent=steps[number - 1] if number else bottom)
+        return _open_stateful_segment(bottom, steps, settings, counters)
     num_sent = None if num_above is None else len(steps) - num_above
-    lowest = replace(settings, num_sent=num_sent)
-    segment = steps[-1] if steps else bottom
-    first = counters.add_steps([step_name(bottom), *(step.label for step in steps)])
-    stage: Stage
-    if any(isinstance(step, BatchNode) and step.is_dense for step in steps):
-        stage = BatchAlignmentStage(
-            segment,
-            lambda in_order: _open(segment, lowest, counters, first, in_order=in_order),
-        )
-    else:
-        stage = _open(segment, lowest, counters, first, in_order=False)
-    return _watched(stage, bottom, steps, settings)
+    return _open_segment(bottom, steps, replace(settings, num_sent=num_sent), counters)
 
 
 def _with_workers(node: WorkersNode, settings: Settings, counters: Counters) -> Settings:
-    """Give settings with worker processes, which all segments below share."""
+    """Return settings with worker processes, which all segments below share."""
     pool = WorkerPool(num_workers=node.options.num_workers, options=node.worker, counters=counters)
     return replace(settings, multiprocessing=node.options, worker=node.worker, pool=pool)
 
 
-def _open_upper(
+def _open_segment(
+    bottom: Node, steps: list[Step | BatchNode], settings: Settings, counters: Counters
+) -> Stage:
+    """Return the stage of steps on the records of a source or dataset."""
+    if isinstance(bottom, AccessNode) and not bottom.is_dense:
+        bottom = replace(bottom, limits=settings.limits)
+    for number, step in enumerate(steps):
+        steps[number] = replace(step, parent=steps[number - 1] if number else bottom)
+    segment = Segment(
+        plan=steps[-1] if steps else bottom,
+        settings=settings,
+        counters=counters,
+        first_step=counters.add_steps([step_name(bottom), *(step.label for step in steps)]),
+    )
+    stage: Stage
+    if any(isinstance(step, BatchNode) and step.is_dense for step in steps):
+        stage = BatchAlignmentStage(segment)
+    else:
+        stage = segment.open(in_order=False)
+    return _with_filter_limits(stage, bottom, steps, settings)
+
+
+def _open_stateful_segment(
     node: StatefulNode, steps: list[Step | BatchNode], settings: Settings, counters: Counters
 ) -> Stage:
+    """Return the stage of steps on a stateful node, with the segments below that node."""
     is_lazy = isinstance(node, InterleaveNode)
     num_open = min(node.cycle, node.count) if is_lazy else len(node.parents)
     settings = replace(
         settings, num_concurrent_streams=settings.num_concurrent_streams * max(1, num_open)
     )
-    if is_lazy:  # they come when the workers have long been told what there is to do
+    if is_lazy:  # its parents are opened one by one, when the workers already have their plans
         settings = replace(settings, multiprocessing=MultiprocessingOptions())
     parents = [open_stages(parent, settings, counters) for parent in node.parents]
     counters.add_steps([node.label, *(step.label for step in steps)])
     clocks = counters.steps[-len(steps) :] if steps else []
-    num_splits = sum(isinstance(step, FlatMapNode) for step in steps)
+    num_flat_maps = sum(isinstance(step, FlatMapNode) for step in steps)
     stage: Stage
-    if is_lazy:  # thousands may come and go, so their steps are not counted one by one
+    if is_lazy:
         stage = InterleaveStage(
-            node,
-            lambda opened: open_stages(opened, settings, Counters()),
-            num_flat_maps=num_splits,
+            node, partial(_open_uncounted, settings), num_flat_maps=num_flat_maps
         )
     else:
-        outer = _outer.set(settings)  # for a dataset of the user's, which makes iterators itself
-        try:
-            stage = open_stateful(node, parents, num_flat_maps=num_splits)
-        finally:
-            _outer.reset(outer)
+        stage = open_stateful(node, parents, num_flat_maps=num_flat_maps)
+    if isinstance(stage, CustomStage) and settings.multiprocessing.num_workers:
+        stage.use_workers(settings.multiprocessing, settings.worker)
     stage = NamedStage(stage, node.label)
     if not steps:
         return stage
-    portions = RechunkStage(stage)
-    stage = AdaptiveBlockStage(stack_steps(portions, steps, clocks), portions)
-    return _watched(stage, node, steps, settings)
+    rechunked = RechunkStage(stage)
+    stage = AdaptiveBlockStage(stack_steps(rechunked, steps, clocks), rechunked)
+    return _with_filter_limits(stage, node, steps, settings)
 
 
-def _watched(
+def _open_uncounted(settings: Settings, plan: Node) -> Stage:
+    """Return the stage of one of thousands of streams, whose steps are not counted one by one."""
+    return open_stages(plan, settings, Counters())
+
+
+def _with_filter_limits(
     stage: Stage, bottom: Node, steps: list[Step | BatchNode], settings: Settings
 ) -> Stage:
-    """Give the stage that counts what the filters of a segment leave out."""
+    """Return a stage that counts how many elements each filter of a segment drops, if limited."""
     steps_above = range(len(steps))[::-1]
     labels = {
         count: step.label
@@ -138,71 +132,3 @@ def _watched(
     if isinstance(bottom, AccessNode) and not bottom.is_dense:
         labels[len(steps)] = bottom.parent.label
     return FilterLimitStage(stage, labels, settings.limits) if labels and settings.limits else stage
-
-
-def _open(
-    plan: Node, settings: Settings, counters: Counters, first: int, *, in_order: bool
-) -> Stage:
-    skips = settings.on_error is not None
-    high = cut_plan(plan, skips_errors=skips, below_batches=False, in_order=in_order)
-    sent = cut_plan(
-        plan,
-        skips_errors=skips,
-        below_batches=False,
-        in_order=in_order,
-        max_read=settings.num_sent,
-    )
-    low = cut_plan(plan, skips_errors=skips, below_batches=True, in_order=in_order)
-
-    def by_processes(num_workers: int) -> tuple[Stage, ProcessExecutor]:
-        pool = settings.pool
-        if pool is None or not pool.accepts_streams:
-            pool = WorkerPool(num_workers=num_workers, options=settings.worker, counters=counters)
-        executor = ProcessExecutor(
-            sent,
-            pool,
-            buffer_size=settings.multiprocessing.per_worker_buffer_size,
-            read=settings.read,
-        )
-        return stack_stages(sent, executor, counters, first, needs_thread=True), executor
-
-    if settings.multiprocessing.num_workers:
-        counters.executor = "processes"
-        return by_processes(settings.multiprocessing.num_workers)[0]
-
-    inline = stack_stages(high, InlineExecutor(open_cut(high)), counters, first)
-    strategies = [ExecutionStrategy(kind="inline", size=1, open=lambda: (inline, None))]
-    num_threads = settings.read.num_threads // settings.num_concurrent_streams
-    if settings.runs_ahead and num_threads > 1:
-        threads = ThreadExecutor(
-            open_cut(low), most_positions_ahead=settings.read.prefetch_buffer_size
-        )
-        stage = stack_stages(low, threads, counters, first)
-        strategies += [
-            ExecutionStrategy(kind="threads", size=size, open=lambda: (stage, threads))
-            for size in _doubling(num_threads)
-        ]
-    if settings.runs_ahead and settings.is_tuned:
-        strategies += [
-            ExecutionStrategy(
-                kind="processes", size=size, open=lambda size=size: by_processes(size)
-            )
-            for size in _doubling(_num_cores())[::-1] or [1]
-        ]
-    return (
-        inline
-        if len(strategies) == 1
-        else AutotunedStage(strategies, (0,) * (1 + high.num_flat_maps), counters)
-    )
-
-
-def _doubling(most: int) -> list[int]:
-    """Give 2, 4, 8 and so on up to `most`, which comes last."""
-    sizes = [2**power for power in range(1, most.bit_length()) if 2**power < most]
-    return [*sizes, most] if most > 1 else []
-
-
-def _num_cores() -> int:
-    """Count the cores this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

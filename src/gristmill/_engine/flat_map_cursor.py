@@ -1,4 +1,4 @@
-"""Find the cursor after some pieces of what flat maps give."""
+"""Find the cursor after some outputs of flat maps."""
 
 import contextlib
 from collections.abc import Sequence
@@ -15,11 +15,17 @@ from gristmill.types import Cursor
 
 
 def cursor_after(
-    plan: Node, settings: Settings, *, num_records: int, pieces: Sequence[int]
+    plan: Node, settings: Settings, *, num_records: int, outputs: Sequence[int]
 ) -> Cursor:
-    """Give the cursor after some records and, of each flat map bottom up, some pieces.
+    """Return the cursor after some records and some outputs of the flat maps on the next record.
 
-    Which element it is that the pieces are of is known only by reading on: filters may lie below.
+    Filters below a flat map may drop records, so the element that it is at is found by reading.
+
+    Args:
+        plan: The plan.
+        settings: How the plan is run. Reading happens inline.
+        num_records: The number of records that are complete.
+        outputs: For each flat map, bottom up, how many outputs were handed out.
     """
     inline = replace(
         settings,
@@ -29,12 +35,12 @@ def cursor_after(
     )
     flat_maps = [step for step in steps_of(plan) if isinstance(step, FlatMapNode)]
     cursor: Cursor = (num_records,)
-    for node, count in zip(flat_maps, pieces, strict=True):
+    for node, count in zip(flat_maps, outputs, strict=True):
         cursor = (*cursor, 0)
         if count:
             stream = Stream(node, inline)
             stream.seek(Position(cursor))
-            with contextlib.suppress(StopIteration):  # at its end it tells of pieces long gone
+            with contextlib.suppress(StopIteration):  # the state is from the end of the stream
                 for _ in range(count):
                     next(stream)
             cursor = stream.cursor

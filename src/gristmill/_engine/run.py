@@ -1,4 +1,4 @@
-"""A plan that runs, can say where it stands, and goes on from there: what both faces share."""
+"""A running plan with states: what loaders and datasets share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -18,10 +18,10 @@ from gristmill.types import Cursor
 
 @final
 class Run:
-    """The stream of a plan, and what its states belong to: `description`.
+    """The stream of a plan, and the description of the pipeline that its states belong to.
 
-    Where it goes on with what other shards have left, it runs another plan: that of its shard of
-    the rest. If all shards go in lockstep, each knows where all of them stand.
+    After a change of the number of shards it runs another plan: its shard of the records that
+    remain. If all shards advance in lockstep, the state of each describes all of them.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Run:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Where it stands, as JSON."""
+        """The current position, as JSON."""
         return self.bookmark()()
 
     def bookmark(self) -> Callable[[], dict[str, Any]]:
-        """Note where it stands; what is called later gives that state, wherever it is then."""
+        """Return a function that returns the state of now, wherever the stream is by then."""
         find, shard_history, is_contiguous = (
             self.stream.bookmark(),
             self._shard_history,
@@ -73,7 +73,7 @@ class Run:
         return state
 
     def restore(self, given: Any, *, validates: bool = True) -> None:
-        """Go on from a state. One that does not fit is refused and changes nothing."""
+        """Continue from a state. One that does not fit raises an error and changes nothing."""
         if self._is_lockstep and isinstance(given, dict) and "global_next_index" in given:
             given = self._from_elastic(given["global_next_index"])
         state = decode_state(given, self._description if validates else None)
@@ -84,9 +84,9 @@ class Run:
             check_shard(state.shard, self._index_and_count)
             if not is_alike:
                 raise StateError(
-                    "The state belongs to another order: here each shard is a piece of the records "
-                    "and there every n-th of them, or the other way round. Give the shard options "
-                    "to the sampler or to the loader, as before."
+                    "The state belongs to another order: here each shard is a range of the records "
+                    "and there every n-th of them, or the reverse. Pass the shard options to the "
+                    "sampler or to the loader, as before."
                 )
             self._go_to(state, state.shard_history, state.positions[0])
         elif len(state.positions) == self._shard.shard_count and is_alike:
@@ -98,15 +98,15 @@ class Run:
             self._go_to(state, (*state.shard_history, cursors), None, skipped)
 
     def _from_elastic(self, number: Any) -> dict[str, Any]:
-        """Take what Grain's `ElasticIterator` tells."""
+        """Return the state for a position of Grain's `ElasticIterator`."""
         if not _is_count(number):
             raise StateError(f"The state is corrupt: it stands at {number!r:.100}.")
         return encode_state(State(positions=(Position((number,)),), shard=None), self._description)
 
-    def go_after(self, num_records: int, pieces: Sequence[int] = ()) -> None:
-        """Go on after some records and, of each flat map bottom up, some pieces of what is next."""
-        self._check((num_records, *pieces), self.stream.cursor, bottom_of(self._plan))
-        cursor = cursor_after(self._plan, self._settings, num_records=num_records, pieces=pieces)
+    def go_after(self, num_records: int, outputs: Sequence[int] = ()) -> None:
+        """Continue after some records and some outputs of each flat map, bottom up."""
+        self._check((num_records, *outputs), self.stream.cursor, bottom_of(self._plan))
+        cursor = cursor_after(self._plan, self._settings, num_records=num_records, outputs=outputs)
         position = Position(cursor)
         is_contiguous = has_contiguous_shards(self._plan)
         self._go_to(State(positions=(position,), is_contiguous=is_contiguous), (), position)
@@ -149,14 +149,14 @@ class Run:
 
     @staticmethod
     def _check(cursor: Cursor, start: Cursor, base: Node) -> None:
-        """Refuse a cursor that cannot be one of this stream, before anything has changed."""
-        told, fits = "", len(cursor) == len(start) and all(map(_is_count, cursor[1:]))
+        """Raise if a cursor cannot belong to this stream, before anything has changed."""
+        limit, fits = "", len(cursor) == len(start) and all(map(_is_count, cursor[1:]))
         if isinstance(base, RecordsNode):
             fits = fits and _is_count(cursor[0]) and cursor[0] <= base.length()
-            told = f", the stream has {base.length()} records"
+            limit = f", the stream has {base.length()} records"
         if not fits:
             raise StateError(
-                f"The state is corrupt: it stands at {cursor!r:.100}{told}. Restore an earlier "
+                f"The state is corrupt: it stands at {cursor!r:.100}{limit}. Restore an earlier "
                 "checkpoint."
             )
 
@@ -166,7 +166,7 @@ class Run:
 
 
 def _has_positions(plan: Node) -> bool:
-    """Tell whether its cursors are numbers only, so that a look tells if one fits."""
+    """Return whether cursors are numbers only, so that `_check` finds all that do not fit."""
     return isinstance(bottom_of(plan), RecordsNode)
 
 

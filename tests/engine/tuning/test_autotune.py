@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import gristmill as gm
-from gristmill._engine import build as _open
+from gristmill._engine import segment as _segment
 from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.lineage import DenseLineage
@@ -430,7 +430,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_tune, "FIRST_TRIAL_SECONDS", 0.0)
     monkeypatch.setattr(_tune, "WAITING_SHARE_FOR_TRIAL", -math.inf)
     monkeypatch.setattr("gristmill._engine.stages.ranges.MAX_BLOCK_POSITIONS", 2)
-    monkeypatch.setattr(_open, "_num_cores", lambda: 2)
+    monkeypatch.setattr(_segment, "_num_cores", lambda: 2)
 
     def wait_until_ready(executor: Any) -> bool:
         while isinstance(executor, ProcessExecutor) and not executor.is_ready:

@@ -8,7 +8,6 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 from gristmill._base.checks import as_int
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.state import Position
-from gristmill._engine.build import with_outer_workers
 from gristmill._engine.run import Run
 from gristmill._engine.settings import Settings
 from gristmill._metrics.stats import Stats
@@ -44,7 +43,7 @@ class DatasetIterator(OrbaxCheckpointable, Iterator[T_co], ABC, Generic[T_co]):
 
     Args:
         parents: The iterators that this one takes elements from. `start_prefetch` and `close` are
-            passed on to them.
+            passed on to them. Under `mp_prefetch`, they compute in worker processes.
     """
 
     _parents: tuple["DatasetIterator[Any]", ...] = ()
@@ -86,6 +85,11 @@ class DatasetIterator(OrbaxCheckpointable, Iterator[T_co], ABC, Generic[T_co]):
         for parent in self._parents:
             parent.start_prefetch()
 
+    def _use_workers(self, options: MultiprocessingOptions, worker: WorkerOptions) -> None:
+        """Compute what the parents yield in worker processes, from the current position on."""
+        for parent in self._parents:
+            parent._use_workers(options, worker)  # noqa: SLF001 - the same class
+
     def close(self) -> None:
         """Stop all background work. `get_state` still works, `next` does not."""
         for parent in self._parents:
@@ -115,12 +119,13 @@ class StreamIterator(DatasetIterator[T_co]):
         """
         super().__init__()
         self._plan_node: Node = plan
-        self._run = Run(
-            plan,
-            replace(with_outer_workers(_SETTINGS), limits=limits_of(plan)),
-            describe(plan) if description is None else description,
-            is_lockstep=is_lockstep,
-        )
+        self._description = describe(plan) if description is None else description
+        self._is_lockstep = is_lockstep
+        self._settings = replace(_SETTINGS, limits=limits_of(plan))
+        self._run = self._open_run(self._settings)
+
+    def _open_run(self, settings: Settings) -> Run:
+        return Run(self._plan_node, settings, self._description, is_lockstep=self._is_lockstep)
 
     def __next__(self) -> T_co:
         return next(self._run.stream)
@@ -149,6 +154,18 @@ class StreamIterator(DatasetIterator[T_co]):
 
     def start_prefetch(self) -> None:
         self._run.stream.start()
+
+    def _use_workers(self, options: MultiprocessingOptions, worker: WorkerOptions) -> None:
+        run = self._open_run(replace(self._settings, multiprocessing=options, worker=worker))
+        try:
+            state = self._run.state
+            if state != run.state:
+                run.restore(state)
+        except NotImplementedError:  # an iterator of the user's below this one has no states
+            run.stream.close()
+            return
+        self._run.stream.close()
+        self._run = run
 
     def close(self) -> None:
         self._run.stream.close()

@@ -1,12 +1,12 @@
-"""Batches that begin elsewhere than at multiples of their size.
+"""Change from batches at multiples of their size to batches that are formed in order.
 
-As long as every position holds an element, batch b is made of the positions from b * size on, and
-anybody can make it. That ends where an element is found to be absent, or where the stream goes on
-from a place within a batch because a bad record was skipped before: from there on, batches are
-formed in order.
+As long as every position holds an element, batch b consists of the positions from b * size on, and
+can be computed independently of all others. That ends at the first absent element, and where the
+stream resumes from a position within a batch, because a bad record was skipped before it. From
+there on, batches are formed in order.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import final
 
@@ -18,14 +18,28 @@ from gristmill._plan.nodes.base import Node
 from gristmill.types import Cursor
 
 
+class SegmentBuilder(ABC):
+    """Opens the stages of one segment of a plan, as often as they are needed."""
+
+    plan: Node
+
+    @abstractmethod
+    def open(self, *, in_order: bool) -> Stage:
+        """Return a new stage over the steps of the segment.
+
+        Args:
+            in_order: Whether batches are formed in order, from wherever the stream stands.
+                Otherwise they start at multiples of their size.
+        """
+
+
 @final
 class BatchAlignmentStage(Stage):
-    """Runs a plan by positions of its batches for as long as that is the same as in order."""
+    """Computes batches independently for as long as that yields the same batches as in order."""
 
-    def __init__(self, plan: Node, open_stage: Callable[[bool], Stage]) -> None:
-        self._plan = plan
-        self._open = open_stage
-        self._stage = open_stage(False)
+    def __init__(self, segment: SegmentBuilder) -> None:
+        self._segment = segment
+        self._stage = segment.open(in_order=False)
         self._is_in_order = False
         self._is_closed = False
         self._cursor = self._stage.start
@@ -37,7 +51,7 @@ class BatchAlignmentStage(Stage):
         if len(result.block):
             self._cursor = result.block.lineage.after(len(result.block) - 1)
         if isinstance(result.error, AbsentElementError):
-            self._go_in_order()
+            self._form_in_order()
             self._stage.seek(self._cursor)
             return replace(result, error=None)
         return result
@@ -48,8 +62,8 @@ class BatchAlignmentStage(Stage):
 
     def seek(self, cursor: Cursor) -> Cursor:
         self._cursor = cursor = tuple(cursor)
-        if not self._is_in_order and splits_batch(self._plan, cursor):
-            self._go_in_order()
+        if not self._is_in_order and splits_batch(self._segment.plan, cursor):
+            self._form_in_order()
         return self._stage.seek(cursor)
 
     @property
@@ -66,10 +80,11 @@ class BatchAlignmentStage(Stage):
     def dispose(self) -> None:
         self._stage.dispose()
 
-    def _go_in_order(self) -> None:
+    def _form_in_order(self) -> None:
+        """Replace the stage by one that forms batches in order."""
         self._stage.close()
         self._stage.dispose()
-        self._stage = self._open(True)
+        self._stage = self._segment.open(in_order=True)
         self._is_in_order = True
-        if self._is_closed:  # by another thread, meanwhile
+        if self._is_closed:  # by another thread in the meantime
             self._stage.close()

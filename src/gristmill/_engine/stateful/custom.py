@@ -2,14 +2,27 @@
 
 import copy
 import time
-from typing import Any, final
+from typing import Any, Protocol, final, runtime_checkable
 
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.executors.base import BLOCK_SECONDS
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import StatefulStage
 from gristmill._plan.nodes.stream import CustomStreamNode
+from gristmill.options import MultiprocessingOptions, WorkerOptions
 from gristmill.types import Element
+
+
+@runtime_checkable
+class UsesWorkers(Protocol):
+    """An iterator of gristmill, or one that a user derived from `DatasetIterator`.
+
+    The method is private because users subclass iterators: a public name could collide with theirs.
+    """
+
+    def _use_workers(self, options: MultiprocessingOptions, worker: WorkerOptions) -> None:
+        """Compute in worker processes what the iterator reads, from the current position on."""
+        ...
 
 
 @final
@@ -25,6 +38,12 @@ class CustomStage(StatefulStage):
         self._iterator: Any = iter(node.dataset)
         self._state = self._first = self._current_state()
         self._has_ended = False
+
+    def use_workers(self, options: MultiprocessingOptions, worker: WorkerOptions) -> None:
+        """Compute in worker processes what the user's iterator reads, before the first element."""
+        if isinstance(self._iterator, UsesWorkers):
+            private: Any = self._iterator
+            private._use_workers(options, worker)  # noqa: SLF001 - the only caller
 
     def first_state(self) -> Any:
         return self._first

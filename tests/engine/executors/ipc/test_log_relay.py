@@ -7,12 +7,19 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gristmill._engine.executors.ipc.log_relay import deliver, relay_settings
+from gristmill._engine.executors.ipc.log_relay import (
+    RelayedLog,
+    RelayedRecord,
+    WarningFilter,
+    deliver,
+    relay_settings,
+)
 
 WORKER = """
 import logging, pickle, sys, warnings
@@ -26,8 +33,8 @@ sys.stdout.buffer.write(pickle.dumps(sent))
 """
 
 
-def run_worker(program: str, settings: Any = None) -> list[dict[str, Any]]:
-    """Run a program in a worker, and give the messages it sends; it prints nothing of its own."""
+def run_worker(program: str, settings: Any = None) -> list[Any]:
+    """Run a program in a worker, and return what it sends; it prints nothing of its own."""
     done = subprocess.run(
         [sys.executable, "-c", WORKER.format(program=textwrap.dedent(program))],
         input=pickle.dumps(settings or relay_settings()),
@@ -57,9 +64,9 @@ def _keep_logging_and_warnings() -> Iterator[None]:
             logger.setLevel(levels.get(name, logging.NOTSET))
 
 
-def _deliver(messages: list[dict[str, Any]]) -> None:
-    for message in messages:
-        deliver(message, 1)
+def _deliver(logs: list[RelayedLog]) -> None:
+    for log in logs:
+        deliver(log, 1)
 
 
 # Log lines
@@ -98,7 +105,7 @@ def test_a_traceback_and_extra_fields_come_along(caplog: pytest.LogCaptureFixtur
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_line_whose_arguments_do_not_fit_is_told_anyway(caplog: pytest.LogCaptureFixture):
+def test_a_line_whose_arguments_do_not_fit_is_logged_anyway(caplog: pytest.LogCaptureFixture):
     _deliver(run_worker("logging.warning('%d', 'x')"))
 
     assert caplog.messages[0].startswith("[worker 1] '%d', which its arguments ('x',) do not fit")
@@ -115,7 +122,7 @@ def test_levels_of_the_parent_hold_in_the_worker():
         logging.getLogger("loud.part").debug("loud")
     """
 
-    assert [message["msg"] for message in run_worker(program)] == ["root", "loud"]
+    assert [log.attributes["msg"] for log in run_worker(program)] == ["root", "loud"]
 
 
 def test_what_the_parent_disabled_is_disabled_in_the_worker():
@@ -123,7 +130,7 @@ def test_what_the_parent_disabled_is_disabled_in_the_worker():
 
     sent = run_worker("logging.warning('no'); logging.error('yes')")
 
-    assert [message["msg"] for message in sent] == ["yes"]
+    assert [log.attributes["msg"] for log in sent] == ["yes"]
 
 
 def test_the_parents_level_has_the_last_word(caplog: pytest.LogCaptureFixture):
@@ -183,8 +190,8 @@ def test_a_broken_handler_does_not_stop_the_delivery(capsys: pytest.CaptureFixtu
 
 def test_a_send_that_fails_is_silent_and_one_that_logs_does_not_recurse():
     program = """
-        def fail(message):
-            sent.append(message["msg"])
+        def fail(log):
+            sent.append(log.attributes["msg"])
             logging.error("while sending")
             warnings.warn("while sending")
             raise OSError("the parent is gone")
@@ -201,7 +208,7 @@ def test_a_send_that_fails_is_silent_and_one_that_logs_does_not_recurse():
 def test_basic_config_in_a_worker_adds_no_second_output():
     sent = run_worker("logging.basicConfig(level=logging.DEBUG); logging.warning('once')")
 
-    assert [message["msg"] for message in sent] == ["once"]
+    assert [log.attributes["msg"] for log in sent] == ["once"]
 
 
 # Warnings
@@ -247,7 +254,7 @@ def test_the_parents_filters_by_module_hold_in_both(module: Path):
     with warnings.catch_warnings(record=True) as caught:
         _deliver(unfiltered)
 
-    assert [message["text"] for message in filtered] == ["mine"]
+    assert [log.message for log in filtered] == ["mine"]
     assert [str(warning.message) for warning in caught] == ["[worker 1] mine"]
 
 
@@ -260,7 +267,7 @@ def test_filters_by_message_category_and_line_hold_in_the_worker():
         warnings.warn("bytes", BytesWarning)
     """
 
-    assert [message["text"] for message in run_worker(program)] == ["still there"]
+    assert [log.message for log in run_worker(program)] == ["still there"]
 
 
 def test_the_filters_that_python_starts_with_come_across():
@@ -278,7 +285,7 @@ sys.stdout.buffer.write(pickle.dumps(relay_settings()))
 
     sent = run_worker(program, pickle.loads(plain.stdout))
 
-    assert [message["text"] for message in sent] == ["in the script"]
+    assert [log.message for log in sent] == ["in the script"]
 
 
 def test_warnings_are_errors_in_a_worker_once_its_plan_is_loaded():
@@ -294,13 +301,14 @@ def test_warnings_are_errors_in_a_worker_once_its_plan_is_loaded():
 
     first, second = run_worker(program)
 
-    assert first["text"] == "while importing"
+    assert first.message == "while importing"
     assert second == "UserWarning('while running')"
 
 
 def test_no_module_is_imported_for_a_filter(module: Path):
     settings = relay_settings()
-    settings["filters"].insert(0, ("error", "", ("users_module", "OddWarning"), "", 0))
+    odd = WarningFilter("error", "", ("users_module", "OddWarning"), "", 0)
+    settings = replace(settings, filters=(odd, *settings.filters))
     program = """
         apply_filters(settings)
         sent.append("users_module" in sys.modules)
@@ -315,18 +323,18 @@ def test_no_module_is_imported_for_a_filter(module: Path):
 
     was_imported, warning, raised = run_worker(program, settings)
 
-    assert (was_imported, warning["text"], raised) == (False, "odd", "raised")
+    assert (was_imported, warning.message, raised) == (False, "odd", "raised")
 
 
 def test_a_category_that_only_the_parent_knows_stays_there():
     class LocalWarning(UserWarning):
         pass
 
-    before = len(relay_settings()["filters"])
+    before = len(relay_settings().filters)
     warnings.filterwarnings("ignore", category=LocalWarning)
     warnings.filterwarnings("ignore", category=FutureWarning)
 
-    assert len(relay_settings()["filters"]) == before + 1
+    assert len(relay_settings().filters) == before + 1
 
 
 def test_a_category_that_the_parent_does_not_know_is_named_and_its_base_is_used(module: Path):
@@ -372,9 +380,7 @@ def test_the_worker_that_replaces_another_does_not_repeat_its_warnings():
     assert len(caught) == 1
 
 
-def test_a_message_that_makes_no_sense_is_told_not_raised(capsys: pytest.CaptureFixture[str]):
-    deliver({}, 3)
+def test_a_record_without_attributes_is_reported_not_raised(capsys: pytest.CaptureFixture[str]):
+    deliver(RelayedRecord({}), 3)
 
-    assert capsys.readouterr().err == (
-        "gristmill: lost a message of worker 3: KeyError('is_warning')\n"
-    )
+    assert capsys.readouterr().err == ("gristmill: lost a message of worker 3: KeyError('name')\n")

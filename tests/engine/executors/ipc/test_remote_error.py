@@ -187,7 +187,7 @@ def test_an_attribute_that_cannot_be_sent_comes_as_text(in_worker: InWorker):
     assert (str(back), back.record) == ("no", 7)
     assert isinstance(back.lock, str)
     assert "_thread.lock" in back.lock
-    assert back.__notes__[0] == "Could not be sent, and came as text: `lock`."
+    assert back.__notes__[0] == "Could not be sent, so replaced by `repr`: `lock`."
 
 
 def test_an_argument_that_cannot_be_sent_comes_as_text(in_worker: InWorker):
@@ -199,7 +199,7 @@ def test_an_argument_that_cannot_be_sent_comes_as_text(in_worker: InWorker):
     assert type(back) is ValueError
     assert back.args[0] == "no"
     assert back.args[1].startswith("<generator object")
-    assert back.__notes__[0].startswith("Could not be sent, and came as text: argument 1.")
+    assert back.__notes__[0].startswith("Could not be sent, so replaced by `repr`: argument 1.")
 
 
 def test_a_message_that_would_change_is_told_in_a_note():
@@ -229,7 +229,7 @@ def test_a_class_that_cannot_be_sent_has_a_stand_in_that_says_so(in_worker: InWo
     assert type(back) is WorkerError
     assert str(back).endswith("LocalError: truncated")
     assert notes[0] == "In Map decode, on record 7."
-    assert notes[1].startswith("A stand-in for the ")
+    assert notes[1].startswith("A substitute for the ")
     assert "cannot pickle '_thread.lock' object" in notes[1]
     assert "in fail" in notes[2]
 

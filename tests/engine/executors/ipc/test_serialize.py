@@ -416,11 +416,11 @@ def test_a_memoryview_stays_one(view: memoryview, in_worker: InWorker):
     assert back.readonly == view.readonly
 
 
-def test_plain_elements_never_need_the_careful_way():
+def test_plain_elements_never_need_cloudpickle():
     sender = Sender()
     sender.dump({"x": np.zeros(3), "y": ["text", 1, None]})
 
-    assert not sender._is_careful
+    assert not sender._needs_cloudpickle
 
 
 def test_what_failed_once_is_not_tried_again():

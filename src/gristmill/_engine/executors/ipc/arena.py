@@ -1,14 +1,14 @@
-"""The memory in which batches travel from a worker to the parent.
+"""Shared memory through which a worker sends batches to the parent.
 
-A worker owns *slots*: pieces of shared memory, one for each block that is under way or in use.
+A worker owns *slots*: ranges of shared memory, one for each block that is in flight or in use.
 
-    worker   takes a free slot, stacks batches straight into it, sends where they lie
-    parent   maps the slot (once), hands out arrays that view it
-    user     lets go of the last of them; the number of the slot goes back with the next task
-    worker   takes the slot again, whose pages are warm: fresh ones cost more than the copy
+    worker   takes a free slot, stacks batches directly in it, and sends their offsets
+    parent   maps the slot (once) and hands out arrays that view it
+    user     drops the last of them; the number of the slot is sent back with the next task
+    worker   reuses the slot: its pages are warm, and fresh ones cost more than the copy
 
-A slot is taken again only when nobody, in either process, holds an array on it. One that has not
-been needed for a while is unmapped by both.
+A slot is reused only if no array on it is alive in either process. A slot that has not been needed
+for some time is unmapped by both.
 """
 
 import os
@@ -30,25 +30,33 @@ from gristmill._engine.executors.ipc.shared_memory import (
 )
 
 SlotRange: TypeAlias = tuple[int, int, int]
-"""Where some bytes lie: the number of a slot, the offset in it, how many they are."""
+"""The location of some bytes: the number of a slot, the offset in it, and their number.
+
+A plain tuple, like `SlotSize`: a block has up to hundreds of them, which are pickled each time.
+"""
+
+SlotSize: TypeAlias = tuple[int, int]
+"""The number of a slot, and its size in bytes."""
 
 SMALLEST_SLOT = 65_536
 
 IDLE_BLOCKS = 256
-"""A slot that was not taken while this many blocks were made is given back to the system."""
+"""A slot that was not used for this many blocks is returned to the system."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class SlotTransfer:
-    """What to tell the parent about the slots of a block."""
+    """What the parent has to know about the slots of a block."""
 
     slot_ranges: list[SlotRange]
-    opened: list[tuple[int, int]]
-    """Slots the parent does not know yet, with their sizes; their descriptors come along."""
+    """One for each buffer of the block."""
+    opened: list[SlotSize]
+    """Slots that are new to the parent."""
     descriptors: list[int]
+    """The descriptors of `opened`, to send along and then close."""
     closed: list[int]
-    """Slots that are no more."""
+    """Slots that no longer exist."""
 
 
 @final
@@ -63,13 +71,13 @@ class _Slot:
 
     @property
     def is_held(self) -> bool:
-        """Whether an array on it is held in this process, by the user's code for example."""
+        """Whether an array on it is alive in this process, such as one that user code keeps."""
         return self.lease is not None and self.lease() is not None
 
 
 @final
 class Arena:
-    """The worker's slots."""
+    """The slots of a worker."""
 
     def __init__(self) -> None:
         self._slots: dict[int, _Slot] = {}
@@ -80,52 +88,53 @@ class Arena:
         self._num_blocks = 0
         self._next_number = 0
         self._bytes_per_position = 0.0
-        self._opened: list[tuple[int, int]] = []
+        self._opened: list[SlotSize] = []
         self._descriptors: list[int] = []
 
     def begin(self, num_positions: int) -> None:
-        """Open a slot for the next block, as large as the last ones needed."""
+        """Open a slot for the next block, as large as the previous blocks needed."""
         self._num_blocks += 1
-        wanted = int(self._bytes_per_position * num_positions)
-        if wanted:
-            self._take(wanted)
+        num_bytes = int(self._bytes_per_position * num_positions)
+        if num_bytes:
+            self._take(num_bytes)
 
     def empty(self, shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
-        """Give an array on the open slot; in ordinary memory where it does not fit."""
-        kind = np.dtype(dtype)
+        """Return an uninitialized array in the open slot, or in ordinary memory if it is full."""
+        resolved = np.dtype(dtype)
         count = 1
         for length in shape:
             count *= length
-        num_bytes = count * kind.itemsize
+        num_bytes = count * resolved.itemsize
         offset = self._reserve(num_bytes)
         if offset is None or self._view is None:
-            return np.empty(shape, kind)
-        return self._view[offset : offset + num_bytes].view(kind).reshape(shape)
+            return np.empty(shape, resolved)
+        return self._view[offset : offset + num_bytes].view(resolved).reshape(shape)
 
     def transfer(self, buffers: Iterable[memoryview], num_positions: int) -> SlotTransfer:
-        """See to it that the buffers lie in slots, and close the block."""
+        """Copy the buffers into slots, unless they are there already, and close the block."""
         slot_ranges: list[SlotRange | None] = []
-        homeless: list[tuple[int, NDArray[np.uint8]]] = []
-        for row, buffer in enumerate(buffers):
+        unplaced: list[tuple[int, NDArray[np.uint8]]] = []
+        for number, buffer in enumerate(buffers):
             array = np.frombuffer(buffer, np.uint8)
-            place = self._find(array) or self._move_in(array)
-            slot_ranges.append(place)
-            if place is None:
-                homeless.append((row, array))
+            slot_range = self._find(array) or self._copy_in(array)
+            slot_ranges.append(slot_range)
+            if slot_range is None:
+                unplaced.append((number, array))
         used = [] if self._open is None else [self._open.number]
         total = self._used
-        if homeless:
-            needed = sum(aligned(array.nbytes) for _, array in homeless)
+        if unplaced:
+            needed = sum(aligned(array.nbytes) for _, array in unplaced)
             self._take(needed)
-            for row, array in homeless:
-                slot_ranges[row] = self._move_in(array)
+            for number, array in unplaced:
+                slot_ranges[number] = self._copy_in(array)
             total += needed
             used += [] if self._open is None else [self._open.number]
-        self._learn(total, num_positions)
-        self._leave(used, {place[0] for place in slot_ranges if place is not None})
+        placed = [slot_range for slot_range in slot_ranges if slot_range is not None]
+        self._learn_size(total, num_positions)
+        self._end_block(used, {slot for slot, _, _ in placed})
         closed = self._close_idle()
         transfer = SlotTransfer(
-            slot_ranges=[place for place in slot_ranges if place is not None],
+            slot_ranges=placed,
             opened=self._opened,
             descriptors=self._descriptors,
             closed=closed,
@@ -134,20 +143,20 @@ class Arena:
         return transfer
 
     def release(self, numbers: Iterable[int]) -> None:
-        """Take back slots that the parent has no use for any more."""
+        """Mark slots as free, because the parent no longer uses them."""
         self._free.extend(numbers)
 
-    def _take(self, wanted: int) -> None:
-        """Open the smallest free slot that is large enough, of those the one used last."""
+    def _take(self, min_bytes: int) -> None:
+        """Open the smallest free slot that is large enough; of equal ones the last used."""
         best: _Slot | None = None
         for number in reversed(self._free):
             slot = self._slots[number]
-            if slot.mapping.num_bytes < wanted or slot.is_held:
+            if slot.mapping.num_bytes < min_bytes or slot.is_held:
                 continue
             if best is None or slot.mapping.num_bytes < best.mapping.num_bytes:
                 best = slot
         if best is None:
-            best = self._create(wanted)
+            best = self._create(min_bytes)
         else:
             self._free.remove(best.number)
         best.last_block = self._num_blocks
@@ -155,8 +164,8 @@ class Arena:
         best.lease = weakref.ref(lease)
         self._open, self._view, self._used = best, lease.view(), 0
 
-    def _create(self, wanted: int) -> _Slot:
-        size = _rounded_up(wanted)
+    def _create(self, min_bytes: int) -> _Slot:
+        size = _rounded_up(min_bytes)
         descriptor = create_memory(size)
         try:
             slot = _Slot(self._next_number, Mapping(descriptor, size))
@@ -170,6 +179,7 @@ class Arena:
         return slot
 
     def _reserve(self, num_bytes: int) -> int | None:
+        """Return the offset of unused bytes in the open slot, or `None` if there are too few."""
         if self._open is None or self._used + num_bytes > self._open.mapping.num_bytes:
             return None
         offset = self._used
@@ -177,7 +187,7 @@ class Arena:
         return offset
 
     def _find(self, array: NDArray[np.uint8]) -> SlotRange | None:
-        """Tell where in the open slot an array already lies."""
+        """Return where in the open slot an array already is; `None` if it is elsewhere."""
         if self._open is None or not array.nbytes:
             return None
         offset = address_of(array) - self._open.mapping.address
@@ -185,21 +195,23 @@ class Arena:
             return None
         return self._open.number, offset, array.nbytes
 
-    def _move_in(self, array: NDArray[np.uint8]) -> SlotRange | None:
+    def _copy_in(self, array: NDArray[np.uint8]) -> SlotRange | None:
+        """Copy an array into the open slot; return `None` if it does not fit."""
         offset = self._reserve(array.nbytes)
         if offset is None or self._open is None or self._view is None:
             return None
         self._view[offset : offset + array.nbytes] = array
         return self._open.number, offset, array.nbytes
 
-    def _learn(self, total: int, num_positions: int) -> None:
-        needed = total / max(1, num_positions)
-        # Some room to spare: batches of text or of padded rows vary a little.
+    def _learn_size(self, num_bytes: int, num_positions: int) -> None:
+        """Update the estimate of how many bytes the next blocks need."""
+        needed = num_bytes / max(1, num_positions)
+        # A margin: batches of strings or of padded rows vary a little.
         self._bytes_per_position = max(1.125 * needed, 0.9 * self._bytes_per_position)
 
-    def _leave(self, taken: list[int], sent: set[int]) -> None:
-        """Close the block; a slot on which nothing was sent is free at once."""
-        self._free.extend(number for number in taken if number not in sent)
+    def _end_block(self, used: list[int], sent: set[int]) -> None:
+        """Close the open slot. Used slots of which nothing was sent are free at once."""
+        self._free.extend(number for number in used if number not in sent)
         self._open, self._view, self._used = None, None, 0
 
     def _close_idle(self) -> list[int]:
@@ -216,10 +228,10 @@ class Arena:
 
 @final
 class MappedSlots:
-    """The slots of one worker as the parent sees them.
+    """The slots of one worker, as the parent maps them.
 
-    Leases end in whatever thread lets go of the last array, so this takes no lock: each step of it
-    is one that Python does in one go.
+    A lease ends in the thread that drops the last array, which may be any thread. So this takes no
+    lock: each operation is a single atomic one of Python's dicts and deques.
     """
 
     def __init__(self) -> None:
@@ -230,7 +242,7 @@ class MappedSlots:
 
     @property
     def num_bytes(self) -> int:
-        """How much memory is mapped."""
+        """Bytes of memory that are mapped."""
         return sum(mapping.num_bytes for mapping in list(self._mappings.values()))
 
     def open(self, number: int, num_bytes: int, descriptor: int) -> None:
@@ -241,24 +253,24 @@ class MappedSlots:
             os.close(descriptor)
 
     def lease(self, number: int) -> NDArray[np.uint8]:
-        """Give a slot's memory, which is the caller's until the last array on it is gone."""
+        """Return the memory of a slot. It is not reused while an array on it is alive."""
         mapping = self._mappings[number]
         lease = Lease(mapping.address, mapping.num_bytes)
         self._leased[number] = None
         weakref.finalize(lease, self._end_lease, number).atexit = False
         return lease.view()
 
-    def take_freed(self, most: int) -> list[int]:
-        """Give the numbers of slots whose lease ended, for the worker to use again."""
-        return [self._freed.popleft() for _ in range(min(most, len(self._freed)))]
+    def take_freed(self, max_slots: int) -> list[int]:
+        """Return the numbers of slots whose lease has ended, for the worker to reuse."""
+        return [self._freed.popleft() for _ in range(min(max_slots, len(self._freed)))]
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Unmap slots that the worker gave up."""
+        """Unmap slots that the worker has closed."""
         for number in numbers:
             self._unmap(number)
 
     def close(self) -> None:
-        """Unmap everything as soon as nobody uses it: the worker is gone."""
+        """Unmap each slot as soon as no array on it is alive: the worker is gone."""
         self._is_closed = True
         for number in list(self._mappings):
             if number not in self._leased:
@@ -277,7 +289,7 @@ class MappedSlots:
 
 
 def _rounded_up(num_bytes: int) -> int:
-    """Round up by less than a quarter, so that blocks of about one size share their slots."""
+    """Round up by less than a quarter, so that blocks of about the same size share slots."""
     size = max(num_bytes, SMALLEST_SLOT)
     step = 1 << (size.bit_length() - 3)
     return -(-size // step) * step

@@ -1,4 +1,4 @@
-"""Arrays as pickle takes them: memory out of band, files by name, each as writeable as it was."""
+"""Reductions of arrays for pickle: memory goes out of band, files by name, and flags survive."""
 
 import os
 from collections.abc import Callable
@@ -11,14 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 Reduction: TypeAlias = tuple[Any, ...]
-"""What `__reduce__` gives: a function, its arguments, perhaps a state."""
+"""The result of `__reduce__`: a function, its arguments, perhaps a state."""
+
+AnyArray: TypeAlias = NDArray[Any]
 
 
-def reduce_array(array: NDArray[Any]) -> Reduction:
+def reduce_array(array: AnyArray) -> Reduction:
     """Reduce an array so that its memory goes out of band and its flags survive.
 
-    On its own NumPy copies what is not contiguous, and what has no buffer in Python (times,
-    bfloat16), into the pickle; it comes back writeable and in the byte order of the machine.
+    By default NumPy copies arrays into the pickle that are not contiguous, or whose dtype has no
+    buffer in Python (times, bfloat16). They are loaded as writeable, in the byte order of the
+    machine.
 
     >>> make, (raw, *rest) = reduce_array(np.array(["2020-01-01"], "M8[D]"))
     >>> raw.dtype, make(raw, *rest)
@@ -31,39 +34,39 @@ def reduce_array(array: NDArray[Any]) -> Reduction:
     make, arguments = _reduce_memory(array if flags.forc else array.copy(order="C"))
     if flags.writeable:
         return make, arguments
-    return _make_frozen, (make, arguments)  # said so: the buffer over there may be writeable
+    return _make_frozen, (make, arguments)  # explicitly: the buffer that is loaded is writeable
 
 
-_WITH_BUFFER = "biufcSU"
-"""The kinds of dtype that mostly have a buffer in Python; asking the others costs a copy."""
+_KINDS_WITH_BUFFER = "biufcSU"
+"""Kinds of dtype that usually have a buffer in Python. To try it with the others costs a copy."""
 
 
-def _reduce_memory(array: NDArray[Any]) -> Reduction:
-    if array.dtype.kind in _WITH_BUFFER:
+def _reduce_memory(array: AnyArray) -> Reduction:
+    if array.dtype.kind in _KINDS_WITH_BUFFER:
         reduction = cast(Reduction, array.__reduce_ex__(5))
         if isinstance(reduction[1][0], PickleBuffer):
             return reduction
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return _of_bytes, (raw, array.dtype, array.shape)
+    return _from_bytes, (raw, array.dtype, array.shape)
 
 
-def reduce_plain_subclass(array: NDArray[Any]) -> Reduction:
-    """Reduce an array of a class that adds no state; an `np.memmap` becomes one without a file."""
-    return _as_kind, (np.asarray(array), type(array))
+def reduce_plain_subclass(array: AnyArray) -> Reduction:
+    """Reduce an array of a class that adds no state; an `np.memmap` loses its file."""
+    return _as_subclass, (np.asarray(array), type(array))
 
 
 def reduce_memoryview(view: memoryview) -> Reduction:
-    """Reduce a view of memory to one of the same format, shape and writability."""
+    """Reduce a `memoryview` to one of the same format, shape and writability."""
     raw = view if view.c_contiguous else bytearray(view.tobytes())
     arguments = (PickleBuffer(raw), view.format, view.shape or (), view.readonly)
-    _view(*arguments)  # a foreign byte order fails here, not over there
+    _view(*arguments)  # a foreign byte order fails here, not when it is loaded
     return _view, arguments
 
 
 @final
 @dataclass(frozen=True)
 class MappedFile:
-    """Part of a file, which pickles as its name: loaded, it is mapped again as bytes."""
+    """A range of a file, which is pickled by name and loaded as an array of the mapped bytes."""
 
     path: str
     offset: int
@@ -74,11 +77,16 @@ class MappedFile:
         return _map_file, (self.path, self.offset, self.num_bytes, self.is_writeable)
 
 
-def reduce_mapped(array: NDArray[Any], files: dict[int, MappedFile | None]) -> Reduction | None:
-    """Reduce an array whose memory is a mapped file to "open that file"; `None` for any other.
+def reduce_mapped(array: AnyArray, files: dict[int, MappedFile | None]) -> Reduction | None:
+    """Reduce an array in a mapped file to a call that maps that file.
 
-    `files` holds the mappings met before in the same pickle: a source of ten thousand rows of one
-    file opens it once.
+    Args:
+        array: The array.
+        files: Mappings that were found before in the same pickle, by id. Updated here, so that ten
+            thousand rows of one file open it once.
+
+    Returns:
+        The reduction, or `None` if the array is elsewhere or its file has other content.
     """
     kind = type(array)
     root = _mapping_under(array)
@@ -95,29 +103,28 @@ def reduce_mapped(array: NDArray[Any], files: dict[int, MappedFile | None]) -> R
     return _on_file, (kind, file, *layout)
 
 
-def _mapping_under(array: NDArray[Any]) -> Any:
-    """Give the `np.memmap` that opened the file below a chain of views, if that is what it is."""
-    root: Any = array
+def _mapping_under(array: AnyArray) -> "np.memmap[Any, Any] | None":
+    """Return the `np.memmap` that opened the file, below a chain of views; `None` without one."""
+    root = array
     while isinstance(root.base, np.ndarray):
-        root = cast(Any, root.base)
-    if not isinstance(root, np.memmap):
+        root = root.base
+    if not isinstance(root, np.memmap) or root.filename is None or root.base is None:
         return None
-    opened = cast(Any, root)
-    return None if opened.filename is None or opened.base is None else opened
+    return cast("np.memmap[Any, Any]", root)
 
 
-def _address(array: Any) -> int:
+def _address(array: AnyArray) -> int:
     return array.__array_interface__["data"][0]
 
 
-def _bounds(array: NDArray[Any]) -> tuple[int, int]:
-    """Give the lowest and the highest byte of an array, seen from its first element."""
+def _bounds(array: AnyArray) -> tuple[int, int]:
+    """Return the offsets of the lowest and the highest byte from the first element."""
     reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
     return sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach) + array.itemsize
 
 
-def _file_of(root: Any) -> MappedFile | None:
-    """Give the file under a mapping, if who opens it again finds the same bytes."""
+def _file_of(root: "np.memmap[Any, Any]") -> MappedFile | None:
+    """Return the file of a mapping, if a process that maps it again finds the same bytes."""
     path, end = str(root.filename), root.offset + root.nbytes
     try:
         if os.stat(path).st_size < end:
@@ -131,10 +138,10 @@ def _file_of(root: Any) -> MappedFile | None:
 
 
 def _is_unwritten(start: int, end: int) -> bool:
-    """Tell whether nobody wrote to a copy-on-write mapping, of which the file knows nothing.
+    """Return whether a copy-on-write mapping still has the bytes of its file.
 
-    Linux says how many pages became private copies; elsewhere nobody does, and the array is sent
-    by its content: slow for a large one, never wrong.
+    Linux reports how many pages became private copies. Other systems do not, so the array is sent
+    by content: slow if it is large, but never wrong.
     """
     try:
         lines = Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -151,50 +158,49 @@ def _is_unwritten(start: int, end: int) -> bool:
     return True
 
 
-# What the other side calls. These names are in the pickles.
+# Functions that pickles refer to by name
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+def _frozen(array: AnyArray) -> AnyArray:
     array.flags.writeable = False
     return array
 
 
-def _make_frozen(make: Callable[..., NDArray[Any]], arguments: tuple[Any, ...]) -> NDArray[Any]:
+def _make_frozen(make: Callable[..., AnyArray], arguments: tuple[Any, ...]) -> AnyArray:
     return _frozen(make(*arguments))
 
 
-def _of_bytes(raw: NDArray[np.uint8], dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def _from_bytes(raw: AnyArray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> AnyArray:
     return raw.view(dtype).reshape(shape)
 
 
-def _as_kind(array: NDArray[Any], kind: type[NDArray[Any]]) -> NDArray[Any]:
+def _as_subclass(array: AnyArray, kind: type[AnyArray]) -> AnyArray:
     return array.view(kind)
 
 
-def _view(buffer: Any, code: str, shape: tuple[int, ...], is_frozen: bool) -> memoryview:
+def _view(buffer: Any, code: str, shape: tuple[int, ...], is_readonly: bool) -> memoryview:
     flat: Any = memoryview(buffer).cast("B")
     view = flat if (code, shape) == ("B", flat.shape) else flat.cast(code, shape)
-    return view.toreadonly() if is_frozen else view
+    return view.toreadonly() if is_readonly else view
 
 
-def _map_file(path: str, offset: int, num_bytes: int, is_writeable: bool) -> NDArray[np.uint8]:
-    mode = "c" if is_writeable else "r"  # a worker's writes are its own, as with memory it was sent
+def _map_file(path: str, offset: int, num_bytes: int, is_writeable: bool) -> AnyArray:
+    mode = "c" if is_writeable else "r"  # a worker's writes are private, as with memory it was sent
     return np.memmap(path, np.uint8, mode, offset, (num_bytes,))
 
 
 def _on_file(
-    kind: type[NDArray[Any]],
-    file: NDArray[np.uint8],
+    kind: type[AnyArray],
+    file: "np.memmap[Any, Any]",
     shape: tuple[int, ...],
-    dtype: Any,
+    dtype: np.dtype[Any],
     offset: int,
     strides: tuple[int, ...],
     is_writeable: bool,
-) -> NDArray[Any]:
+) -> AnyArray:
     array: Any = np.ndarray(shape, dtype, buffer=file, offset=offset, strides=strides)
     if kind is not np.ndarray:
         array = array.view(kind)
     if kind is np.memmap:
-        opened: Any = file
-        array.filename, array.offset, array.mode = opened.filename, opened.offset, opened.mode
+        array.filename, array.offset, array.mode = file.filename, file.offset, file.mode
     return array if is_writeable else _frozen(array)

@@ -1,4 +1,9 @@
-"""Messages between the parent and a worker: small ones, with file descriptors, over a socket."""
+"""Small messages between the parent and a worker, with file descriptors, over a socket.
+
+Each message is a header, that is a fixed signature and the length, followed by a pickle. User code
+in a worker may write to any descriptor by mistake. Thanks to the signature such bytes are an error
+at once, not a length that is waited for.
+"""
 
 import array
 import contextlib
@@ -8,99 +13,135 @@ import pickle
 import socket
 import struct
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, final
+from collections.abc import Iterator, Sequence
+from typing import final
 
-_LENGTH = struct.Struct("<Q")
+_SIGNATURE = b"\x93gm\n"
+_HEADER = struct.Struct(f"<{len(_SIGNATURE)}sQ")
 _READ_BYTES = 65_536
-_MOST_DESCRIPTORS = 64
-_CLOSED_ON_EXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_MAX_DESCRIPTORS = 64
+_CLOSE_ON_EXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+class InvalidMessageError(Exception):
+    """The other end sent something that is not a message. The channel cannot be used any more."""
 
 
 @final
 class Channel:
-    """One end of the line. What it is given must be picklable by the plain `pickle`."""
+    """One end of a connection. Messages are pickled by the standard `pickle`."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._bytes = bytearray()
         self._descriptors: deque[int] = deque()
         self._has_ended = False
 
     def fileno(self) -> int:
-        """Give the descriptor to wait on."""
-        return self._line.fileno()
+        """Return the descriptor to poll."""
+        return self._socket.fileno()
 
-    def send(self, message: tuple[Any, ...], descriptors: Sequence[int] = ()) -> None:
-        """Send a message. The descriptors stay open here."""
-        body = pickle.dumps(message, protocol=5)
-        data = _LENGTH.pack(len(body)) + body
+    def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
+        """Send a message.
+
+        Args:
+            message: The message.
+            descriptors: File descriptors to pass along. They stay open here.
+
+        Raises:
+            ConnectionError: The other end is closed.
+        """
+        data = frame(pickle.dumps(message, protocol=5))
         if descriptors:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-            data = data[self._line.sendmsg([data], rights) :]
-        self._line.sendall(data)
+            data = data[self._socket.sendmsg([data], rights) :]
+        self._socket.sendall(data)
 
-    def receive(self) -> tuple[Any, ...] | None:
-        """Wait for a message; `None` when the other end is gone."""
+    def receive(self) -> object | None:
+        """Wait for a message and return it; return `None` if the other end is closed.
+
+        Raises:
+            InvalidMessageError: There are bytes that are not a message.
+        """
         while True:
             message = self._take()
             if message is not None or self._has_ended:
                 return message
             self._read(0)
 
-    def receive_ready(self) -> list[tuple[Any, ...]]:
-        """Give the messages that are there, without waiting."""
+    def receive_ready(self) -> Iterator[object]:
+        """Yield the messages that have arrived, without waiting.
+
+        Raises:
+            InvalidMessageError: The bytes after the last message are not a message.
+            OSError: Descriptors were lost because this process has too many open files.
+        """
         self._read(socket.MSG_DONTWAIT)
-        messages: list[tuple[Any, ...]] = []
         while (message := self._take()) is not None:
-            messages.append(message)
-        return messages
+            yield message
 
     @property
     def has_ended(self) -> bool:
-        """Whether the other end is gone, and all that it sent was received."""
+        """Whether the other end is closed, and all its messages were received."""
         return self._has_ended
 
     def take_descriptor(self) -> int:
-        """Give the next descriptor that came along: in the order they were sent."""
+        """Return the next descriptor that was passed along, in the order of sending."""
+        if not self._descriptors:
+            raise InvalidMessageError("A message refers to a descriptor that did not come along.")
         return self._descriptors.popleft()
 
     def close(self) -> None:
-        """Close this end, and the descriptors that nobody took."""
-        self._line.close()
+        """Close this end, and the descriptors that were not taken."""
+        self._socket.close()
         while self._descriptors:
-            socket.close(self._descriptors.popleft())
+            os.close(self._descriptors.popleft())
 
     def _read(self, flags: int) -> None:
-        space = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array.array("i").itemsize)
+        space = socket.CMSG_SPACE(_MAX_DESCRIPTORS * array.array("i").itemsize)
         try:
-            data, ancillary, told, _ = self._line.recvmsg(
-                _READ_BYTES, space, flags | _CLOSED_ON_EXEC
+            data, ancillary, message_flags, _ = self._socket.recvmsg(
+                _READ_BYTES, space, flags | _CLOSE_ON_EXEC
             )
         except BlockingIOError:
             return
         except ConnectionError:
-            data, ancillary, told = b"", [], 0
+            data, ancillary, message_flags = b"", [], 0
         for level, kind, rights in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 numbers = array.array("i")
                 numbers.frombytes(rights[: len(rights) - len(rights) % numbers.itemsize])
                 self._descriptors.extend(numbers)
-        if told & socket.MSG_CTRUNC:  # and what came without them cannot be understood
+        if message_flags & socket.MSG_CTRUNC:  # descriptors are missing, which messages refer to
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         self._bytes += data
         self._has_ended = not data
 
-    def _take(self) -> tuple[Any, ...] | None:
-        if len(self._bytes) < _LENGTH.size:
+    def _take(self) -> object | None:
+        """Return the first message that was read, or `None` if it is not complete."""
+        start = bytes(self._bytes[: len(_SIGNATURE)])
+        if not _SIGNATURE.startswith(start):
+            raise InvalidMessageError(f"A message starts with {start!r}.")
+        if len(self._bytes) < _HEADER.size:
             return None
-        (length,) = _LENGTH.unpack_from(self._bytes)
-        end = _LENGTH.size + length
+        _, length = _HEADER.unpack_from(self._bytes)
+        end = _HEADER.size + length
         if len(self._bytes) < end:
             return None
-        message = pickle.loads(memoryview(self._bytes)[_LENGTH.size : end])
+        body = bytes(memoryview(self._bytes)[_HEADER.size : end])
         del self._bytes[:end]
+        try:
+            message = pickle.loads(body)
+        except Exception as error:  # pickle raises almost any type
+            raise InvalidMessageError("A message cannot be unpickled.") from error
+        if message is None:
+            raise InvalidMessageError("A message is `None`.")
         return message
+
+
+def frame(body: bytes) -> bytes:
+    """Return the bytes to send for a pickled message."""
+    return _HEADER.pack(_SIGNATURE, len(body)) + body
 
 
 @final

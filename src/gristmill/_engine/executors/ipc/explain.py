@@ -52,7 +52,7 @@ def _explain(what: str, name: str, value: Any, place: str) -> PlanTypeError | No
         return None
     culprit = find_unpicklable(name, value, failure, _failure)
     return PlanTypeError(
-        f"{what} cannot be sent to a worker: {culprit.tell()}. Make it on first use inside the "
+        f"{what} cannot be sent to a worker: {culprit.describe()}. Make it on first use inside the "
         f"{place}, or in `worker_init_fn`, or use `worker_count=0`."
     )
 

@@ -1,8 +1,8 @@
-"""What every worker gets at its start, once in memory for all of them.
+"""The plans that every worker gets at its start, in memory once for all workers.
 
-The plan is pickled with its large buffers apart, and all of it laid into one piece of shared
-memory. Workers map that for themselves: pages that nobody writes to exist once, and what a worker
-writes stays its own.
+They are pickled with large buffers out of band, and all of that is copied into one range of shared
+memory. Workers map it copy-on-write: pages that no worker writes to exist once, and what a worker
+writes is private to it.
 """
 
 import os
@@ -27,45 +27,46 @@ from gristmill._engine.executors.ipc.shared_memory import Lease, Mapping, aligne
 @final
 @dataclass(frozen=True)
 class PlanPayload:
-    """Pickled things in shared memory: the pickles first, then their buffers."""
+    """Pickled objects in shared memory: the pickles first, then their buffers."""
 
     descriptor: int
     sizes: Sequence[int]
+    """Bytes of the pickles, then of each buffer. Each begins at an aligned offset."""
     pytrees: Sequence[str] = ()
-    """Keys of the classes in it that JAX takes apart in the parent, but cannot in a worker."""
+    """Keys of classes that are registered as pytrees in JAX, which a worker does not know."""
     payload: bytes = b""
-    """What keeps the classes in it alive."""
+    """The pickles, which keep the classes in them alive."""
 
     @staticmethod
-    def pack(*things: Any) -> "PlanPayload":
-        """Pickle some things into fresh memory."""
+    def pack(*objects: object) -> "PlanPayload":
+        """Pickle some objects into new shared memory."""
         buffers: list[pickle.PickleBuffer] = []
         payload = dump_plan(
-            *things, buffer_callback=out_of_band(buffers, smallest=PLAN_IN_BAND_BYTES)
+            *objects, buffer_callback=out_of_band(buffers, smallest=PLAN_IN_BAND_BYTES)
         )
-        parts: list[Any] = [payload, *(buffer.raw() for buffer in buffers)]
-        sizes = [len(part) for part in parts]
+        chunks = [memoryview(payload), *(buffer.raw() for buffer in buffers)]
+        sizes = [len(chunk) for chunk in chunks]
         descriptor = create_memory(sum(map(aligned, sizes)))
-        # Not mapped here: the parent has the originals, and needs no second address for them.
+        # Written, not mapped: the parent has the originals and does not need the copy.
         offset = 0
-        for part in parts:
-            _write(descriptor, memoryview(part), offset)
-            offset += aligned(len(part))
+        for chunk in chunks:
+            _write(descriptor, chunk, offset)
+            offset += aligned(len(chunk))
         return PlanPayload(
             descriptor, sizes, keys_of(filter(is_jax_pytree, payload.classes)), payload
         )
 
     def unpack(self) -> Iterator[Any]:
-        """Give one thing after the other; their arrays view the memory as long as there are any."""
+        """Load one object after the other. Their arrays keep the memory alive that they view."""
         total = sum(map(aligned, self.sizes))
         mapping = Mapping(self.descriptor, total, is_private=True)
         os.close(self.descriptor)
         memory = Lease(mapping.address, total).view()
         starts = np.cumsum([0, *map(aligned, self.sizes)]).tolist()
-        parts = [
+        chunks = [
             memory[start : start + size] for start, size in zip(starts, self.sizes, strict=False)
         ]
-        return load_each(parts[0], parts[1:])
+        return load_each(chunks[0], chunks[1:])
 
 
 def _write(descriptor: int, data: memoryview, offset: int) -> None:

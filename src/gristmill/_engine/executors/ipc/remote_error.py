@@ -1,7 +1,8 @@
-"""An exception across processes: the same type, message, arguments, attributes and notes.
+"""Exceptions between processes: with the same type, message, arguments, attributes and notes.
 
-Exceptions are pickled by calling their class again, which many classes do not bear. So several ways
-are tried in the worker, each tested there and then; what no way can carry arrives as text.
+An exception is unpickled by calling its class with `args`, which fails for many classes. So the
+worker tries several methods, and checks each by loading the result. An exception that no method can
+transfer arrives as a `WorkerError` with its type and message.
 """
 
 import pickle
@@ -9,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast, final
 
+from gristmill._engine.executors.ipc.arrays import Reduction
 from gristmill._engine.executors.ipc.remote_traceback import (
     Trace,
     kind_of,
+    message_of,
     show_traces,
     take_traces,
-    text_of,
 )
 from gristmill._engine.executors.ipc.serialize import dump, load
 from gristmill.errors import WorkerError
@@ -25,138 +27,143 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """An exception as text, and its pickle if there is one."""
+    """A description of an exception, and its pickle if there is one."""
 
     where: str
     kind: str
     message: str
     notes: tuple[str, ...]
     traces: list[Trace]
-    parcel: bytes | None
-    remark: str
-    """What of it could not be sent, and why."""
+    pickled: bytes | None
+    loss: str
+    """What could not be sent, and why."""
 
 
 def dump_error(error: BaseException, *, where: str) -> bytes:
-    """Pickle an exception; `where` heads its traceback: "Traceback in worker 1". Never raises.
+    """Pickle an exception. Never raises.
+
+    Args:
+        error: The exception.
+        where: The title of its traceback, such as "Traceback in worker 1".
 
     >>> def decode():
-    ...     raise UnicodeDecodeError("utf-8", b"...", 0, 1, "no text")
+    ...     raise UnicodeDecodeError("utf-8", b"...", 0, 1, "invalid")
     >>> try:
     ...     decode()
     ... except UnicodeDecodeError as error:
     ...     back = load_error(dump_error(error, where="Traceback in worker 1"))
     >>> back
-    UnicodeDecodeError('utf-8', b'...', 0, 1, 'no text')
+    UnicodeDecodeError('utf-8', b'...', 0, 1, 'invalid')
     >>> back.__notes__[0].splitlines()[0]
     'Traceback in worker 1:'
     """
-    parcel, remark = _pack(error, where)
+    pickled, loss = _pack(error, where)
     return pickle.dumps(
         _Report(
             where=where,
             kind=kind_of(error),
-            message=text_of(error),
-            notes=_or((), lambda: _notes(error)),
-            traces=_or(list[Trace](), lambda: take_traces(error)),
-            parcel=parcel,
-            remark=remark,
+            message=message_of(error),
+            notes=_call_or((), lambda: _notes(error)),
+            traces=_call_or(list[Trace](), lambda: take_traces(error)),
+            pickled=pickled,
+            loss=loss,
         )
     )
 
 
 def load_error(payload: bytes) -> BaseException:
-    """Give the exception, with a note that shows the traceback it had over there. Never raises."""
+    """Return the exception, with a note that shows its traceback in the worker. Never raises."""
     report: _Report = pickle.loads(payload)
-    error, remark = _unpack(report)
-    traceback = _or("", lambda: show_traces(report.traces, where=report.where))
-    for note in (remark, traceback):
+    error, loss = _unpack(report)
+    traceback = _call_or("", lambda: show_traces(report.traces, where=report.where))
+    for note in (loss, traceback):
         if note:
-            _or(None, lambda note=note: error.add_note(note))
+            _call_or(None, lambda note=note: error.add_note(note))
     return error
 
 
 def _unpack(report: _Report) -> tuple[BaseException, str]:
-    why = report.remark
-    if report.parcel is not None:
+    """Return the exception or a substitute, and what of it could not be sent."""
+    reason = report.loss
+    if report.pickled is not None:
         try:
-            return load(report.parcel), report.remark
-        except Exception as failure:  # what the worker can import, the parent need not
-            why = f"{type(failure).__name__}: {failure}"
+            return load(report.pickled), report.loss
+        except Exception as failure:  # a module that the worker imports may be missing here
+            reason = f"{type(failure).__name__}: {failure}"
     error = WorkerError(f"{report.kind}: {report.message}")
     for note in report.notes:
         error.add_note(note)
     return error, (
-        f"A stand-in for the {report.kind} that was raised, which could not be sent ({why})."
+        f"A substitute for the {report.kind} that was raised, which could not be sent ({reason})."
     )
 
 
 def _pack(error: BaseException, where: str) -> tuple[bytes | None, str]:
-    """Give the pickle of an exception, made in the first way that works, and what it leaves out."""
-    why = "it came back as another exception"
-    for form in (_as_it_is, _in_parts):
+    """Return the pickle of an exception by the first method that works, and what is lost."""
+    reason = "it was loaded as another exception"
+    for method in (_as_it_is, _in_parts):
         try:
-            parcel = dump(form(error, where))
-            if _is_faithful(load(parcel), error):
-                return parcel, ""
-        except Exception as failure:  # of the user's `__reduce__`, `__init__`, ...: the next way
-            why = f"{type(failure).__name__}: {failure}"
+            pickled = dump(method(error, where))
+            if _is_faithful(load(pickled), error):
+                return pickled, ""
+        except Exception as failure:  # of the user's `__reduce__`, `__init__` and so on
+            reason = f"{type(failure).__name__}: {failure}"
     try:
-        parts, replaced = _without_the_unsendable(_in_parts(error, where))
-        parcel = dump(parts)
-        back = load(parcel)
+        parts, replaced = _replace_unsendable(_in_parts(error, where))
+        pickled = dump(parts)
+        loaded = load(pickled)
     except Exception:
-        return None, why
-    if type(back) is not type(error):
-        return None, why
-    remark = f"Could not be sent, and came as text: {', '.join(replaced)}."
-    if text_of(back) != text_of(error):
-        remark += f" The message was: {text_of(error)}"
-    return parcel, remark
+        return None, reason
+    if type(loaded) is not type(error):
+        return None, reason
+    loss = f"Could not be sent, so replaced by `repr`: {', '.join(replaced)}."
+    if message_of(loaded) != message_of(error):
+        loss += f" The message was: {message_of(error)}"
+    return pickled, loss
 
 
-def _is_faithful(back: BaseException, error: BaseException) -> bool:
+def _is_faithful(loaded: BaseException, error: BaseException) -> bool:
     return (
-        type(back) is type(error)
-        and text_of(back) == text_of(error)
-        and [type(item) for item in back.args] == [type(item) for item in error.args]
+        type(loaded) is type(error)
+        and message_of(loaded) == message_of(error)
+        and [type(item) for item in loaded.args] == [type(item) for item in error.args]
     )
 
 
 @final
 @dataclass(frozen=True)
 class _Parts:
-    """An exception as what it is made of; loaded, it is made without the user's `__init__`."""
+    """The parts of an exception. It is loaded without a call of the user's `__init__`."""
 
     kind: type[BaseException]
-    arguments: tuple[Any, ...]
-    state: dict[str, Any]
+    arguments: tuple[object, ...]
+    state: dict[str, object]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Reduction:
         return _rebuild, (self.kind, self.arguments, self.state)
 
 
 @final
 @dataclass(frozen=True)
 class _Member:
-    """An exception in a group, packed in its own way; loaded, it is that exception."""
+    """An exception of a group, pickled by the method that works for it."""
 
     payload: bytes
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Reduction:
         return load_error, (self.payload,)
 
 
 def _as_it_is(error: BaseException, where: str) -> BaseException | _Parts:
-    # Of a group each member goes in its own way, with its own traceback.
+    # Each member of a group is pickled by its own method, with its own traceback.
     return _in_parts(error, where) if _is_group(error) else error
 
 
 def _in_parts(error: BaseException, where: str) -> _Parts:
-    # The built-in class's own `__reduce__`, not the user's: it knows what is kept out of Python's
-    # sight, such as the file name of an OSError.
-    reduced: Any = _builtin_base(type(error)).__reduce__(error)
-    arguments: tuple[Any, ...] = reduced[1]
+    # `__reduce__` of the built-in class, not of the user's: it includes what is stored in C, such
+    # as the file name of an OSError.
+    reduced = cast(Reduction, _builtin_base(type(error)).__reduce__(error))
+    arguments: tuple[object, ...] = reduced[1]
     if _is_group(error):
         members = cast("Sequence[BaseException]", arguments[1])
         arguments = (
@@ -166,16 +173,16 @@ def _in_parts(error: BaseException, where: str) -> _Parts:
     return _Parts(type(error), arguments, dict(reduced[2]) if len(reduced) > 2 else {})
 
 
-def _without_the_unsendable(parts: _Parts) -> tuple[_Parts, list[str]]:
-    """Put text in place of the arguments and attributes that cannot be sent, and name those."""
+def _replace_unsendable(parts: _Parts) -> tuple[_Parts, list[str]]:
+    """Replace arguments and attributes that cannot be sent by their `repr`; return their names."""
     replaced: list[str] = []
 
-    def sendable(name: str, value: Any) -> Any:
+    def sendable(name: str, value: object) -> object:
         try:
             load(dump(value))
         except Exception:
             replaced.append(name)
-            return _or(f"<{type(value).__name__}>", lambda: repr(value))
+            return _call_or(f"<{type(value).__name__}>", lambda: repr(value))
         return value
 
     arguments = tuple(sendable(f"argument {n}", item) for n, item in enumerate(parts.arguments))
@@ -184,7 +191,7 @@ def _without_the_unsendable(parts: _Parts) -> tuple[_Parts, list[str]]:
 
 
 def _rebuild(
-    kind: type[BaseException], arguments: tuple[Any, ...], state: dict[str, Any]
+    kind: type[BaseException], arguments: tuple[object, ...], state: dict[str, object]
 ) -> BaseException:
     base: Any = _builtin_base(kind)
     error = base.__new__(kind, *arguments)
@@ -205,9 +212,9 @@ def _notes(error: BaseException) -> tuple[str, ...]:
     return tuple("".join((str(note), "")) for note in getattr(error, "__notes__", ()))
 
 
-def _or(otherwise: T, give: Callable[[], T]) -> T:
-    """Give what the user's code gives, or something else if it raises."""
+def _call_or(default: T, function: Callable[[], T]) -> T:
+    """Return the result of a function that runs user code, or `default` if it raises."""
     try:
-        return give()
+        return function()
     except Exception:
-        return otherwise
+        return default

@@ -1,6 +1,6 @@
-"""A traceback as plain data: taken in a worker, shown in the parent, where the sources are.
+"""Tracebacks as plain data: taken in a worker, formatted in the parent.
 
-The source of a notebook's cell is known to the parent alone, so lines are looked up there first.
+Only the parent knows the source of a notebook's cells, so source lines are looked up there first.
 """
 
 import linecache
@@ -15,10 +15,10 @@ from gristmill.errors import GristmillError
 
 _PACKAGE = str(Path(__file__).parents[3]) + os.sep
 
-_MOST_FRAMES = 60
-"""Frames that are shown: more of them nobody reads."""
-_LONGEST_CHAIN = 10
-"""Exceptions that are followed from one to its cause."""
+_MAX_FRAMES = 60
+"""Frames that are shown. Endless recursion has a thousand."""
+_MAX_CHAIN = 10
+"""Exceptions that are followed from each to its cause."""
 
 
 @final
@@ -31,7 +31,7 @@ class Frame:
     name: str
     source: str
     columns: tuple[int | None, int | None, int | None]
-    """The last line, the first and the last column of the expression."""
+    """The last line, the first column and the last column of the expression."""
 
 
 @final
@@ -40,12 +40,12 @@ class Trace:
     """Where an exception was raised, and what led to it."""
 
     title: str
-    """What it is and says, after a word on how it led to the one above."""
+    """Its type and message, after its relation to the exception before: "Caused by "."""
     frames: tuple[Frame, ...]
 
 
 def take_traces(error: BaseException) -> list[Trace]:
-    """Give the traceback of an exception, then those of its causes; the user's frames are enough.
+    """Return the traceback of an exception and those of its causes, without our own frames.
 
     >>> try:
     ...     int("a")
@@ -59,15 +59,15 @@ def take_traces(error: BaseException) -> list[Trace]:
         frames = _frames(one)
         users = _users(frames)
         if relation == _WHILE and frames and not users:
-            break  # something of ours was being handled, which tells the user nothing
+            break  # an exception of our own was being handled, which does not help the user
         if not users and not relation and not isinstance(one, GristmillError):
-            users = tuple(frames)  # a mistake of ours: then we need them
-        traces.append(Trace(f"{relation}{kind_of(one)}: {text_of(one)}", users))
+            users = tuple(frames)  # a mistake of ours: our frames are needed to find it
+        traces.append(Trace(f"{relation}{kind_of(one)}: {message_of(one)}", users))
     return traces
 
 
 def show_traces(traces: list[Trace], *, where: str) -> str:
-    """Give the text of tracebacks under a first line that says `where`; "" if there is nothing."""
+    """Format tracebacks under the title `where`; return "" if there is nothing to show."""
     if not any(trace.frames for trace in traces) and len(traces) < 2:
         return ""
     lines = [f"{where}:", *_show(traces[0].frames)]
@@ -77,18 +77,18 @@ def show_traces(traces: list[Trace], *, where: str) -> str:
 
 
 def kind_of(error: BaseException) -> str:
-    """Name the type of an exception as tracebacks do."""
+    """Return the name of the type of an exception, as tracebacks show it."""
     kind = type(error)
     own = kind.__module__ in ("builtins", "__main__")
     return kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def text_of(error: BaseException) -> str:
-    """Give the message of an exception, whatever its `__str__` does."""
+def message_of(error: BaseException) -> str:
+    """Return the message of an exception, even if its `__str__` raises."""
     try:
-        return "".join((str(error), ""))  # a plain `str`, also where it is some other kind of it
+        return "".join((str(error), ""))  # a plain `str`, not a subclass of it
     except Exception as failure:
-        return f"<its message is not known: __str__ raised {type(failure).__name__}>"
+        return f"<unknown message: __str__ raised {type(failure).__name__}>"
 
 
 _BECAUSE = "Caused by "
@@ -96,10 +96,11 @@ _WHILE = "While handling "
 
 
 def _chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
-    filter_counts: set[int] = set()
+    """Yield an exception and its causes, each with its relation to the one before."""
+    seen: set[int] = set()
     relation, one = "", error
-    while one is not None and id(one) not in filter_counts and len(filter_counts) <= _LONGEST_CHAIN:
-        filter_counts.add(id(one))
+    while one is not None and id(one) not in seen and len(seen) <= _MAX_CHAIN:
+        seen.add(id(one))
         yield relation, one
         if one.__cause__ is not None:
             relation, one = _BECAUSE, one.__cause__
@@ -121,7 +122,7 @@ def _frames(error: BaseException) -> list[Frame]:
 
 
 def _users(frames: list[Frame]) -> tuple[Frame, ...]:
-    """Leave out our own frames on top."""
+    """Return the frames from the first one of the user on."""
     first = next((n for n, frame in enumerate(frames) if not _is_ours(frame)), len(frames))
     return tuple(frames[first:])
 
@@ -132,10 +133,10 @@ def _is_ours(frame: Frame) -> bool:
 
 def _show(frames: tuple[Frame, ...]) -> list[str]:
     shown = traceback.StackSummary.from_list([_summary(frame) for frame in frames]).format()
-    if len(shown) > _MOST_FRAMES:
-        half = _MOST_FRAMES // 2
-        left_out = f"  ... {len(shown) - 2 * half} more ...\n"
-        shown = [*shown[:half], left_out, *shown[-half:]]
+    if len(shown) > _MAX_FRAMES:
+        half = _MAX_FRAMES // 2
+        omitted = f"  ... {len(shown) - 2 * half} more ...\n"
+        shown = [*shown[:half], omitted, *shown[-half:]]
     return [entry.rstrip("\n") for entry in shown]
 
 

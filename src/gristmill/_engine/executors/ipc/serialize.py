@@ -1,10 +1,10 @@
 """Pickles between the parent and its workers, in which classes keep their identity.
 
-What is defined in a script, a notebook or a function cannot be imported in a worker, so it goes
-there by value, and the worker has a copy of each such class. Left alone, what the worker sends back
-would be of that copy, or would write the copy over the original. So each class goes with a key:
+A class that is defined in a script, a notebook or a function cannot be imported in a worker. It is
+sent by value, and the worker has a copy of it. Elements that the worker sends back would be
+instances of that copy, or would replace the original class by it. So each class is sent with a key:
 
-    parent    class Box  ── key, by value ──▶  worker: a copy of Box, noted as `key`
+    parent    class Box  ── key, by value ──▶  worker: a copy of Box, registered under the key
     parent    class Box  ◀── key ──            worker: an element, Box(1)
 """
 
@@ -39,70 +39,73 @@ from gristmill._engine.executors.ipc.unpicklable import find_unpicklable
 from gristmill.errors import UnsendableError
 
 if TYPE_CHECKING:
-    CloudPickler = pickle.Pickler  # which it is; it has no types of its own
+    CloudPickler = pickle.Pickler  # its base class: cloudpickle has no type annotations
 else:
     CloudPickler = cloudpickle.Pickler
 
 BufferCallback: TypeAlias = Callable[[PickleBuffer], object]
-"""Takes the memory of an array; what is true means: no, keep it in the pickle."""
+"""Receives the memory of an array; returns true to keep it in the pickle. See `pickle.Pickler`."""
 
 PLAN_IN_BAND_BYTES = 1024
-"""Smaller arrays stay in the pickle: copying them costs less than accounting for a buffer."""
+"""Smaller arrays of a plan stay in the pickle: to copy them costs less than another buffer."""
 
 IN_BAND_BYTES = 65_536
-"""Smaller arrays of an element get memory of their own: who keeps only the labels of every batch
-must not thereby keep the images, which are on the same shared memory. The copy takes microseconds.
-"""
+"""Smaller arrays of an element stay in the pickle, and so get memory of their own. Otherwise the
+labels of a batch, if the user keeps them, would keep the shared memory of its images alive. The
+copy takes microseconds."""
 
 _PROTOCOL = 5
 
 _KEYS: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 _CLASSES: WeakValueDictionary[str, type] = WeakValueDictionary()
-_ADOPTED: set[str] = set()
-"""The keys that the parent of this process knows."""
+_PARENT_KEYS: set[str] = set()
+"""In a worker: the keys under which the parent sent classes."""
 _LOCK = threading.Lock()
 
 
 @final
 class PlanBytes(bytes):
-    """A pickled plan, which keeps the classes in it alive for what comes back from the workers."""
+    """A pickled plan. It keeps the classes in it alive, so that replies of workers find them."""
 
     classes: tuple[type, ...] = ()
 
 
-def dump_plan(*things: Any, buffer_callback: BufferCallback | None = None) -> PlanBytes:
-    """Pickle what a parent sends to its workers. Hold on to the result while they run.
+def dump_plan(*objects: object, buffer_callback: BufferCallback | None = None) -> PlanBytes:
+    """Pickle objects that the parent sends to its workers. Keep the result while they run.
 
-    Several things share what they have in common, such as the globals of the script, also where
-    they are loaded one by one. Arrays on memory-mapped files go as the names of those files.
+    What the objects have in common, such as the globals of the script, stays shared, even if they
+    are loaded one by one. Arrays on memory-mapped files are sent as the names of those files.
 
     >>> load(dump_plan(lambda x: x + 1))(1)
     2
     """
     file = io.BytesIO()
     pickler = _PlanPickler(file, buffer_callback)
-    for thing in things:
-        pickler.dump(thing)
+    for value in objects:
+        pickler.dump(value)
     payload = PlanBytes(file.getvalue())
     payload.classes = tuple(pickler.classes)
     return payload
 
 
-def dump(thing: Any) -> bytes:
-    """Pickle what a worker sends to its parent, in one piece.
+def dump(value: object) -> bytes:
+    """Pickle an object that a worker sends to its parent, with all its memory.
 
     >>> load(dump({"x": np.arange(3)}))
     {'x': array([0, 1, 2])}
     """
     try:
-        return _dump_fast(thing, None)
-    except Exception:  # whatever it is: the other way says it better, or does without
-        return _dump_carefully(thing, None)
+        return _dump_fast(value, None)
+    except Exception:  # whatever it is: cloudpickle succeeds, or explains it better
+        return _dump_by_value(value, None)
 
 
 @final
 class Sender:
-    """What a worker sends elements with.
+    """Pickles the elements that a worker sends.
+
+    The standard pickler is tried first, as it is faster. Once elements need cloudpickle, that is
+    used for all that follow.
 
     >>> payload, buffers = Sender().dump({"x": np.zeros(10_000), "y": "small"})
     >>> len(buffers), load(payload, buffers)["x"].shape
@@ -110,54 +113,58 @@ class Sender:
     """
 
     def __init__(self) -> None:
-        self._is_careful = False
+        self._needs_cloudpickle = False
 
-    def dump(self, thing: Any, *, name: str = "element") -> tuple[bytes, list[PickleBuffer]]:
-        """Pickle a thing, and give the memory of its larger arrays separately.
+    def dump(self, value: object, *, name: str = "element") -> tuple[bytes, list[PickleBuffer]]:
+        """Pickle an object; return the pickle, and the memory of the larger arrays.
+
+        Args:
+            value: The object.
+            name: Its name in the error message.
 
         Raises:
-            UnsendableError: which part of it, seen from `name`, cannot be sent.
+            UnsendableError: The object cannot be pickled; names the part that is the cause.
         """
-        if not self._is_careful:
+        if not self._needs_cloudpickle:
             buffers: list[PickleBuffer] = []
             try:
-                return _dump_fast(thing, _from_elements(buffers)), buffers
-            except Exception:  # mostly a class of the script; then that will come again
+                return _dump_fast(value, _from_elements(buffers)), buffers
+            except Exception:  # mostly because of a class of the script, which will come again
                 pass
         buffers = []
         try:
-            payload = _dump_carefully(thing, _from_elements(buffers))
+            payload = _dump_by_value(value, _from_elements(buffers))
         except Exception as error:
-            raise _unsendable(name, thing, error) from None  # it says all that pickle said
-        self._is_careful = True
+            raise _unsendable(name, value, error) from None  # it repeats the message of pickle
+        self._needs_cloudpickle = True
         return payload, buffers
 
 
 def load(payload: bytes | memoryview | NDArray[np.uint8], buffers: Iterable[Any] = ()) -> Any:
-    """Give what was pickled. A buffer for an array that was writeable must be so, too."""
+    """Return the object that was pickled. Buffers of writeable arrays must be writeable."""
     return pickle.loads(cast(Any, payload), buffers=buffers)
 
 
 def load_each(payload: NDArray[np.uint8], buffers: Iterable[Any]) -> Iterator[Any]:
-    """Load one after the other what was pickled together."""
+    """Load, one by one, the objects that were pickled by one `dump_plan`."""
     file = io.BytesIO(payload.data)
     unpickler = pickle.Unpickler(file, buffers=iter(buffers))
-    while file.tell() < len(payload):
+    while file.tell() < len(payload):  # words: a method of `io`
         yield unpickler.load()
 
 
 def keys_of(kinds: Iterable[type]) -> list[str]:
-    """Give what the workers know classes by that were sent to them by value."""
+    """Return the keys under which workers know classes that were sent to them by value."""
     return [_key_for(kind) for kind in kinds]
 
 
 def classes_of(keys: Iterable[str]) -> list[type]:
-    """Give, in a worker, its copies of the classes that the parent sent under these keys."""
+    """Return, in a worker, its copies of the classes that the parent sent under some keys."""
     return [_CLASSES[key] for key in keys]
 
 
 def out_of_band(buffers: list[PickleBuffer], *, smallest: int) -> BufferCallback:
-    """Give a callback that collects the memory of arrays from so many bytes on."""
+    """Return a callback that appends the memory of arrays of at least `smallest` bytes."""
 
     def collect(buffer: PickleBuffer) -> bool:
         if buffer.raw().nbytes < smallest:
@@ -172,43 +179,43 @@ def _from_elements(buffers: list[PickleBuffer]) -> BufferCallback:
     return out_of_band(buffers, smallest=IN_BAND_BYTES)
 
 
-def _dump_fast(thing: Any, buffer_callback: BufferCallback | None) -> bytes:
+def _dump_fast(value: object, buffer_callback: BufferCallback | None) -> bytes:
     file = io.BytesIO()
     pickler = pickle.Pickler(file, _PROTOCOL, buffer_callback=buffer_callback)
     pickler.dispatch_table = {**copyreg.dispatch_table, **_REDUCERS}
-    pickler.dump(thing)
+    pickler.dump(value)
     return file.getvalue()
 
 
-def _dump_carefully(thing: Any, buffer_callback: BufferCallback | None) -> bytes:
+def _dump_by_value(value: object, buffer_callback: BufferCallback | None) -> bytes:
     file = io.BytesIO()
-    _ElementPickler(file, buffer_callback).dump(thing)
+    _ElementPickler(file, buffer_callback).dump(value)
     return file.getvalue()
 
 
-def _unsendable(name: str, thing: Any, error: Exception) -> UnsendableError:
-    def failure(part: Any) -> Exception | None:
+def _unsendable(name: str, value: object, error: Exception) -> UnsendableError:
+    def try_pickle(part: object) -> Exception | None:
         try:
-            _dump_carefully(part, _discard)
+            _dump_by_value(part, _discard)
         except Exception as error:
             return error
         return None
 
-    culprit = find_unpicklable(name, thing, error, failure)
+    culprit = find_unpicklable(name, value, error, try_pickle)
     return UnsendableError(
-        f"A worker cannot send what it made: {culprit.tell()}. "
-        "Give arrays, numbers, text or what can be pickled, or use `worker_count=0`."
+        f"A worker cannot send an element: {culprit.describe()}. Return arrays, numbers, strings "
+        "or other objects that can be pickled, or use `worker_count=0`."
     )
 
 
 def _discard(_: PickleBuffer) -> None:
-    """Take the memory out of a pickle that nobody will load."""
+    """Leave the memory of an array out of a pickle that is never loaded."""
 
 
-def _refuse_file(file: Any) -> Reduction:
-    """Refuse an open file, which cloudpickle would copy, all of it, without a word.
+def _refuse_file(file: object) -> Reduction:
+    """Refuse an open file, whose whole content cloudpickle would copy silently.
 
-    Its place in the file is a state that the workers would not share.
+    Its position is a state that the workers would not share.
     """
     raise pickle.PicklingError("cannot pickle an open file object")
 
@@ -228,12 +235,12 @@ class _Pickler(CloudPickler):
         super().__init__(file, _PROTOCOL, buffer_callback=buffer_callback)
 
     def reducer_override(self, obj: Any) -> Any:
-        if obj is sys.stdout or obj is sys.stderr:  # of whatever kind: a notebook has its own
+        if obj is sys.stdout or obj is sys.stderr:  # of any class: a notebook has its own
             return getattr, (sys, "stdout" if obj is sys.stdout else "stderr")
         if issubclass(type(obj), type | FunctionType):
-            _load_home(obj)
+            _import_submodule_of(obj)
         reduced: Any = super().reducer_override(obj)
-        return _with_slots(obj, reduced) if _is_by_value(obj, reduced) else reduced
+        return _with_slots(obj, reduced) if _is_class_by_value(obj, reduced) else reduced
 
 
 class _PlanPickler(_Pickler):
@@ -248,49 +255,49 @@ class _PlanPickler(_Pickler):
             if mapped is not None:
                 return mapped
         reduced = super().reducer_override(obj)
-        if not _is_by_value(obj, reduced):
+        if not _is_class_by_value(obj, reduced):
             return reduced
         self.classes.append(obj)
         make, arguments, *rest = reduced
-        return _adopt, (_key_for(obj), make, arguments), *rest
+        return _register, (_key_for(obj), make, arguments), *rest
 
 
 class _ElementPickler(_Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if issubclass(type(obj), type):
             key = _KEYS.get(obj)
-            if key in _ADOPTED:
+            if key in _PARENT_KEYS:
                 return _class_of, (key,)
         return super().reducer_override(obj)
 
 
-def _load_home(thing: Any) -> None:
-    """Import the submodule that a class or a function says it is from.
+def _import_submodule_of(value: object) -> None:
+    """Import the submodule in which a class or a function is defined, by its `__module__`.
 
-    To cloudpickle what is from a module that is not loaded was made up, and goes by value. But
-    `np.recarray` is from `numpy.rec`, which hardly anyone imports.
+    If that module is not loaded, cloudpickle takes the class for a dynamic one and sends it by
+    value. But `np.recarray` names `numpy.rec`, which is rarely imported.
     """
-    module: Any = getattr(thing, "__module__", None)
+    module = getattr(value, "__module__", None)
     if module in sys.modules or not isinstance(module, str):
         return
     package, is_inside, _ = module.partition(".")
-    if is_inside and package in sys.modules:  # not any module: it may be the script under a name
+    if is_inside and package in sys.modules:  # only submodules: others may be the user's script
         with suppress(Exception):
             importlib.import_module(module)
 
 
-def _is_by_value(obj: Any, reduced: Any) -> bool:
-    """Tell a class that goes by value: with a state. `NoneType` and its like go without."""
+def _is_class_by_value(obj: object, reduced: Any) -> bool:
+    """Return whether a class is sent by value: it has a state then. `NoneType` has none."""
     return issubclass(type(obj), type) and reduced is not NotImplemented and len(reduced) > 2
 
 
 def _with_slots(kind: type, reduced: Reduction) -> Reduction:
-    """Have the copy of a class made with its slots, which cloudpickle (3.1) only sets afterwards.
+    """Create the copy of a class with its slots, which cloudpickle (3.1) only sets afterwards.
 
-    Without them the copy's instances have a `__dict__`, and do not fit the original.
+    Without them, instances of the copy have a `__dict__`, and a state that the original refuses.
     """
     own = vars(kind)
-    if "__slots__" not in own or issubclass(kind, tuple):  # a tuple has none to speak of
+    if "__slots__" not in own or issubclass(kind, tuple):  # a tuple has only empty slots
         return reduced
     make, arguments, *rest = reduced
     slots = {"__slots__": own["__slots__"]}
@@ -298,7 +305,7 @@ def _with_slots(kind: type, reduced: Reduction) -> Reduction:
     def with_slots(argument: Any) -> Any:
         if type(argument) is not dict or "__module__" not in argument:
             return cast(Any, argument)
-        return {**cast("dict[str, Any]", argument), **slots}  # with which the class's body begins
+        return {**cast("dict[str, Any]", argument), **slots}  # the namespace of the class
 
     return make, tuple(map(with_slots, arguments)), *rest
 
@@ -312,16 +319,16 @@ def _key_for(kind: type) -> str:
         return key
 
 
-# What the other side calls. These names are in the pickles.
+# Functions that pickles refer to by name
 
 
-def _adopt(key: str, make: Callable[..., type], arguments: tuple[Any, ...]) -> type:
-    """Make the copy of a class, and note what the parent knows it by."""
+def _register(key: str, make: Callable[..., type], arguments: tuple[Any, ...]) -> type:
+    """Create the copy of a class, and register it under the key of the parent."""
     kind = make(*arguments)
     with _LOCK:
         _KEYS[kind] = key
         _CLASSES[key] = kind
-        _ADOPTED.add(key)
+        _PARENT_KEYS.add(key)
     return kind
 
 

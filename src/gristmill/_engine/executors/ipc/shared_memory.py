@@ -1,7 +1,7 @@
-"""Anonymous memory that several processes map: it has no name, so it cannot be left behind.
+"""Anonymous shared memory: it has no name, so it cannot outlive the processes that map it.
 
-`mmap.mmap` keeps a descriptor for every mapping, and a thousand batches that somebody keeps would
-be a thousand open files. So the system's own call is used: once mapped, the descriptor is closed.
+`mmap.mmap` keeps a descriptor for every mapping, so a list of a thousand batches would need a
+thousand open files. The system call itself needs no descriptor once the memory is mapped.
 """
 
 import ctypes
@@ -22,11 +22,11 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 ALIGNMENT = 64
-"""Bytes: a cache line, and what JAX asks for to take an array on the CPU as it is."""
+"""Bytes of a cache line. JAX on the CPU uses arrays with this alignment without a copy."""
 
 
 def aligned(num_bytes: int) -> int:
-    """Round up to where the next array may begin.
+    """Return the first aligned offset after some bytes.
 
     >>> aligned(0), aligned(1), aligned(64)
     (0, 64, 64)
@@ -35,10 +35,10 @@ def aligned(num_bytes: int) -> int:
 
 
 def create_memory(num_bytes: int) -> int:
-    """Give a descriptor of fresh memory.
+    """Return a descriptor of new memory.
 
-    memfd takes no room in /dev/shm, which in a container is 64 MB. Where there is none, it is a
-    file that nobody else can open, in the folder for temporary files.
+    memfd uses no space in /dev/shm, which in a container is 64 MB. On systems without it, the
+    memory is an unlinked file in the folder for temporary files.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("gristmill")
@@ -46,7 +46,7 @@ def create_memory(num_bytes: int) -> int:
         return descriptor
     with tempfile.TemporaryFile(prefix="gristmill-") as file:
         if hasattr(os, "posix_fallocate"):
-            # Reserved at once: to find the disk full is an error here, and a SIGBUS later.
+            # Reserved now: a full disk is an error here, and would be a SIGBUS later.
             os.posix_fallocate(file.fileno(), 0, num_bytes)
         else:
             os.ftruncate(file.fileno(), num_bytes)
@@ -55,7 +55,7 @@ def create_memory(num_bytes: int) -> int:
 
 @final
 class Mapping:
-    """Some memory at an address of this process, until `close`."""
+    """Memory that is mapped at an address of this process, until `close`."""
 
     __slots__ = ("address", "num_bytes")
 
@@ -70,16 +70,16 @@ class Mapping:
         self.address: int = address
 
     def close(self) -> None:
-        """Give the memory back. Nothing may point to it any more."""
+        """Unmap the memory. No array on it may be alive."""
         _libc.munmap(self.address, self.num_bytes)
 
 
 @final
 class Lease:
-    """What the arrays on some memory have as their base: it lives as long as any of them.
+    """The base of all arrays on some memory: it is alive as long as any of them.
 
-    NumPy collapses a chain of views onto the owner of the memory, but not beyond an object that is
-    no array, such as this one.
+    NumPy collapses a chain of views to the owner of the memory, but stops at an object that is not
+    an array, such as this one.
 
     >>> owner = np.arange(4, dtype=np.uint8)
     >>> array = Lease(owner.ctypes.data, 4).view()[1:]
@@ -98,10 +98,10 @@ class Lease:
         }
 
     def view(self) -> NDArray[np.uint8]:
-        """Give the memory as bytes that keep the lease."""
+        """Return the memory as bytes that keep the lease alive."""
         return np.asarray(self)
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Give where an array begins."""
+    """Return the address of the first element of an array."""
     return array.__array_interface__["data"][0]

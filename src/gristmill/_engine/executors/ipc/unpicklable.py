@@ -1,10 +1,10 @@
-"""Find which part of a thing cannot be pickled."""
+"""Search for the part of an object that cannot be pickled."""
 
 import copyreg
 import io
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast, final
@@ -13,110 +13,119 @@ import numpy as np
 
 from gristmill._base.tree import children
 
-Failure: TypeAlias = Callable[[Any], Exception | None]
-"""Try to pickle: the exception, or `None` if all is well."""
+TryPickle: TypeAlias = Callable[[object], Exception | None]
+"""Tries to pickle an object; returns the exception, or `None` if there is none."""
 
-Part: TypeAlias = tuple[str, Any]
-"""How one gets there, as Python is written, and what is there."""
+Part: TypeAlias = tuple[str, object]
+"""A part of an object, after the Python expression for it."""
 
-_DEEPEST = 50
-"""Steps from the whole to a part: nobody would read a longer way."""
+_MAX_DEPTH = 50
+"""Steps from the whole object to a part. A longer expression would be unreadable."""
 
 
 @final
 @dataclass(frozen=True)
 class Unpicklable:
-    """The smallest part that cannot be pickled."""
+    """The smallest part of an object that cannot be pickled."""
 
     path: str
-    thing: Any
+    """The Python expression for it."""
+    value: object
     error: Exception
 
-    def tell(self) -> str:
-        """Say it in half a sentence, as in "`self.lock` is a _thread.lock"."""
-        told = f"`{self.path}` is {_describe(self.thing)}"
+    def describe(self) -> str:
+        """Return a clause for an error message, such as "`self.lock` is a _thread.lock"."""
+        description = f"`{self.path}` is {_describe(self.value)}"
         if re.match("cannot pickle .* object", str(self.error)):
-            return told  # which says nothing more
-        return f"{told}, and pickling it raised {type(self.error).__name__}: {self.error}"
+            return description  # the message of the error adds nothing to it
+        return f"{description}, and pickling it raised {type(self.error).__name__}: {self.error}"
 
 
-def find_unpicklable(path: str, thing: Any, error: Exception, failure: Failure) -> Unpicklable:
-    """Follow, from a thing that cannot be pickled, the first part that cannot, and so on.
+def find_unpicklable(
+    path: str, value: object, error: Exception, try_pickle: TryPickle
+) -> Unpicklable:
+    """Follow the first part that cannot be pickled, then the first such part of that, and so on.
+
+    Args:
+        path: The expression for `value`.
+        value: An object that cannot be pickled.
+        error: The exception that pickling it raised.
+        try_pickle: Tries to pickle a part.
 
     >>> import pickle
-    >>> def failure(thing):
+    >>> def try_pickle(value):
     ...     try:
-    ...         pickle.dumps(thing)
+    ...         pickle.dumps(value)
     ...     except Exception as error:
     ...         return error
     >>> batch = {"x": [1, 2, iter([]), (n for n in "")]}
-    >>> find_unpicklable("batch", batch, failure(batch), failure).tell()
+    >>> find_unpicklable("batch", batch, try_pickle(batch), try_pickle).describe()
     '`batch["x"][3]` is a generator'
     """
-    kept: dict[int, Any] = {id(thing): thing}  # by id, for cycles; held, so that ids stay theirs
-    while len(kept) <= _DEEPEST:
+    visited = {id(value): value}  # for cycles; the values are kept, so that ids stay unique
+    while len(visited) <= _MAX_DEPTH:
         found = _first_failing(
-            [part for part in _parts(path, thing) if id(part[1]) not in kept], failure
+            [part for part in _parts(path, value) if id(part[1]) not in visited], try_pickle
         )
         if found is None:
             break
-        (path, thing), error = found
-        kept[id(thing)] = thing
-    return Unpicklable(path, thing, error)
+        (path, value), error = found
+        visited[id(value)] = value
+    return Unpicklable(path, value, error)
 
 
-def _first_failing(parts: list[Part], failure: Failure) -> tuple[Part, Exception] | None:
-    """Give the first part that fails alone, halving: the parts may be a million records."""
+def _first_failing(parts: list[Part], try_pickle: TryPickle) -> tuple[Part, Exception] | None:
+    """Return the first part that fails by itself, by bisection: there may be a million records."""
     if not parts:
         return None
-    error = failure([thing for _, thing in parts])
+    error = try_pickle([value for _, value in parts])
     if error is None:
         return None
     if len(parts) == 1:
         return parts[0], error
     middle = len(parts) // 2
-    return _first_failing(parts[:middle], failure) or _first_failing(parts[middle:], failure)
+    return _first_failing(parts[:middle], try_pickle) or _first_failing(parts[middle:], try_pickle)
 
 
-def _parts(path: str, thing: Any) -> list[Part]:
-    """Give what pickle takes a thing apart into."""
+def _parts(path: str, value: object) -> list[Part]:
+    """Return the parts that pickle takes from an object."""
     try:
-        return list(_take_apart(path, thing))
-    except Exception:  # the user's `__reduce__`, `__getstate__`: then the thing itself is to blame
+        return list(_iterate_parts(path, value))
+    except Exception:  # the user's `__reduce__` or `__getstate__`: the object itself is the cause
         return []
 
 
-def _take_apart(path: str, thing: Any) -> Iterator[Part]:
-    match thing:
+def _iterate_parts(path: str, value: object) -> Iterator[Part]:
+    match value:
         case dict():
-            return _items(path, cast("dict[Any, Any]", thing))
+            return _items(path, cast("dict[object, object]", value))
         case set() | frozenset():
-            return ((f"{path}[...]", item) for item in cast("set[Any]", thing))
+            return ((f"{path}[...]", item) for item in cast("set[object]", value))
         case types.MethodType():
-            return _parts_of_method(thing)
+            return _parts_of_method(value)
         case types.FunctionType():
-            return _parts_of_function(thing)
+            return _parts_of_function(value)
         case partial():
-            return _parts_of_partial(path, cast("partial[Any]", thing))
+            return _parts_of_partial(path, cast("partial[object]", value))
         case staticmethod() | classmethod():
-            return iter([(path, cast(Any, thing).__func__)])
+            return iter([(path, cast("staticmethod[..., object]", value).__func__)])
         case type():
-            return _parts_of_class(thing)
+            return _parts_of_class(value)
         case np.ndarray():
-            array = cast(Any, thing)
-            return ((f"{path}{list(at)}", item) for at, item in np.ndenumerate(array))
+            items = np.ndenumerate(cast("np.ndarray[Any, Any]", value))
+            return ((f"{path}{list(index)}", item) for index, item in items)
+        case list() | tuple():
+            steps, values = children(cast("list[object]", value)) or ((), ())
+            return ((path + step, item) for step, item in zip(steps, values, strict=True))
         case _:
-            items = children(thing) if isinstance(thing, list | tuple) else None
-            if items is None:
-                return _parts_of_object(path, thing)
-            return ((path + step, item) for step, item in zip(*items, strict=True))
+            return _parts_of_object(path, value)
 
 
-def _numbered(path: str, items: Any) -> Iterator[Part]:
+def _numbered(path: str, items: Iterable[object]) -> Iterator[Part]:
     return ((f"{path}[{number}]", item) for number, item in enumerate(items))
 
 
-def _items(path: str, mapping: Mapping[Any, Any]) -> Iterator[Part]:
+def _items(path: str, mapping: Mapping[Any, object]) -> Iterator[Part]:
     for key, value in mapping.items():
         yield (f'{path}["{key}"]' if isinstance(key, str) else f"{path}[{key!r}]"), value
     yield from ((f"{path}.keys()[{number}]", key) for number, key in enumerate(mapping))
@@ -128,14 +137,14 @@ def _parts_of_method(method: types.MethodType) -> Iterator[Part]:
     yield method.__func__.__name__, method.__func__
 
 
-def _parts_of_partial(path: str, applied: partial[Any]) -> Iterator[Part]:
+def _parts_of_partial(path: str, applied: partial[object]) -> Iterator[Part]:
     yield getattr(applied.func, "__name__", path), applied.func
     yield from _numbered(f"{path}.args", applied.args)
     yield from _items(f"{path}.keywords", applied.keywords)
 
 
 def _parts_of_function(function: types.FunctionType) -> Iterator[Part]:
-    """Give the variables that a function takes along: a reader knows them by their names."""
+    """Yield the variables that are pickled with a function, under their names in the source."""
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         if cell != types.CellType():  # an empty one: the variable has no value yet
@@ -159,7 +168,7 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
 
 
 _NOT_SENT = {"__dict__", "__weakref__", "_abc_impl"}
-"""What of a class is made anew with it."""
+"""Attributes of a class that are created with it."""
 
 
 def _parts_of_class(kind: type) -> Iterator[Part]:
@@ -170,17 +179,17 @@ def _parts_of_class(kind: type) -> Iterator[Part]:
     yield type(kind).__qualname__, type(kind)
 
 
-def _parts_of_object(path: str, thing: Any) -> Iterator[Part]:
-    """Give what the object itself says is to be pickled, which may leave some attributes out."""
-    reduce: Any = copyreg.dispatch_table.get(cast("type[Any]", type(thing)))
-    reduced: Any = reduce(thing) if reduce else thing.__reduce_ex__(5)
+def _parts_of_object(path: str, value: object) -> Iterator[Part]:
+    """Yield what `__reduce_ex__` of an object returns, which may leave out some attributes."""
+    reduce = copyreg.dispatch_table.get(type(value))
+    reduced: Any = reduce(value) if reduce else value.__reduce_ex__(5)
     if isinstance(reduced, str):
         return
-    rest: Sequence[Any] = (*reduced[2:], None, None, None)
-    state, items, pairs = rest[:3]
-    for part in cast(Any, state) if isinstance(state, tuple) else (state,):  # a pair, with slots
+    state, items, pairs = (*reduced[2:], None, None, None)[:3]
+    states = cast("tuple[object, ...]", state) if isinstance(state, tuple) else (state,)
+    for part in states:  # with slots there is a pair of them
         if isinstance(part, dict):
-            attributes = cast("dict[str, Any]", part)
+            attributes = cast("dict[str, object]", part)
             yield from ((f"{path}.{name}", value) for name, value in attributes.items())
         else:
             yield f"{path}[...]", part
@@ -191,20 +200,20 @@ def _parts_of_object(path: str, thing: Any) -> Iterator[Part]:
         yield (argument.__qualname__ if is_class else f"{path}[...]"), argument
 
 
-def _describe(thing: Any) -> str:
-    """Name what something is.
+def _describe(value: object) -> str:
+    """Describe the type of an object.
 
     >>> _describe(open), _describe((n for n in "")), _describe(io.BytesIO)
     ('a builtin_function_or_method', 'a generator', 'the class BytesIO')
     """
-    if isinstance(thing, type):
-        return f"the class {thing.__qualname__}"
-    if isinstance(thing, types.ModuleType):
-        return f"the module {thing.__name__}"
-    kind = cast("type[Any]", type(thing))
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    if isinstance(value, types.ModuleType):
+        return f"the module {value.__name__}"
+    kind = type(value)
     name = kind.__qualname__.rpartition("<locals>.")[2]
     if kind.__module__ not in ("builtins", "__main__"):
         name = f"{kind.__module__}.{name}"
-    if isinstance(thing, io.IOBase):
+    if isinstance(value, io.IOBase):
         return f"an open file ({name})"
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

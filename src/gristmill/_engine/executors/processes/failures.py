@@ -1,4 +1,4 @@
-"""When to give up on workers that die, and the errors that say why."""
+"""Limits on the deaths of workers, and the errors when a limit is exceeded."""
 
 from typing import final
 

@@ -8,14 +8,22 @@ kill processes.
 import math
 import os
 import select
-from typing import Any, final
+from typing import final
 
-from gristmill._engine.executors.ipc.channel import Waker
+from gristmill._engine.executors.ipc.channel import InvalidMessageError, Waker
 from gristmill._engine.executors.ipc.log_relay import deliver
 from gristmill._engine.executors.ipc.plan_payload import PlanPayload
 from gristmill._engine.executors.ipc.remote_error import load_error
 from gristmill._engine.executors.processes.failures import RestartLimit, deadly_records_error
 from gristmill._engine.executors.processes.job import Job, pack_jobs
+from gristmill._engine.executors.processes.messages import (
+    InitFailed,
+    LogRelay,
+    Progress,
+    Ready,
+    TaskDone,
+    TaskWithdrawn,
+)
 from gristmill._engine.executors.processes.worker_process import WorkerProcess
 from gristmill._engine.executors.scheduling.scheduler import Assignment, Scheduler
 from gristmill._engine.executors.scheduling.task import Task
@@ -126,12 +134,11 @@ class WorkerPool:
         """Kill the workers. Their elements stay valid as long as they are referenced."""
         self._is_closed = True
         self.wake()
-        for end in (
-            WorkerProcess.kill,
-            WorkerProcess.wait,
-        ):  # kill all, then wait
-            for worker in list(self._workers.values()):
-                end(worker)
+        workers = list(self._workers.values())
+        for worker in workers:  # all first, so that they end at the same time
+            worker.kill()
+        for worker in workers:
+            worker.wait()
 
     def dispose(self) -> None:
         """Close all descriptors. No other thread may be in `wait`."""
@@ -174,8 +181,7 @@ class WorkerPool:
                 self._waker.clear()
         self.scheduler.pause_timers()
         for number in self.scheduler.overdue_workers():
-            self._workers[number].has_timed_out = True
-            self._workers[number].kill()
+            self._workers[number].kill("exceeding `block_timeout_s`")
 
     def wake(self) -> None:
         """Make `wait` in another thread return. Any thread may call this."""
@@ -183,33 +189,36 @@ class WorkerPool:
 
     def _receive(self, worker: WorkerProcess) -> None:
         try:
-            messages = worker.channel.receive_ready()
+            for message in worker.channel.receive_ready():
+                self._handle(worker, message)
         except OSError:
             worker.kill()  # further messages could not be decoded; its tasks are computed again
             raise
-        for message in messages:
-            self._handle(worker, message)
+        except InvalidMessageError:
+            worker.kill("data in the worker's socket that is not a message")
+            self._replace(worker)
+            return
         if worker.channel.has_ended and self._workers.get(worker.number) is worker:
             self._replace(worker)
 
-    def _handle(self, worker: WorkerProcess, message: tuple[Any, ...]) -> None:
+    def _handle(self, worker: WorkerProcess, message: object) -> None:
         number = worker.number
         match message:
-            case ("done", task, *reply):
-                self.scheduler.complete(number, task, worker.open_reply(*reply))
-            case ("withdrawn", task):
-                self.scheduler.confirm_withdrawal(number, task)
-            case ("log", log):
-                deliver(log, number)
-            case ("progress", position, record):
-                self.scheduler.report_progress(number, position, record)
-            case ("ready",):
+            case TaskDone():
+                self.scheduler.complete(number, message.task, worker.open_reply(message))
+            case TaskWithdrawn():
+                self.scheduler.confirm_withdrawal(number, message.task)
+            case LogRelay():
+                deliver(message.log, number)
+            case Progress():
+                self.scheduler.report_progress(number, message.position, message.record)
+            case Ready():
                 self.scheduler.mark_ready(number)
                 self._restarts.record_start()
-            case ("failed", error):
-                self._failure = load_error(error)
+            case InitFailed():
+                self._failure = load_error(message.error)
             case _:
-                raise AssertionError(f"worker {number} sent {message!r}")
+                raise InvalidMessageError(f"Worker {number} sent {message!r:.100}.")
 
     # Deaths
 
@@ -232,3 +241,19 @@ class WorkerPool:
         self._failure = self._restarts.record_death(was_ready=was_ready, reason=reason)
         if self._failure is None:
             self.start()
+
+
+def pool_for_stream(
+    shared: WorkerPool | None, *, num_workers: int, options: WorkerOptions, counters: Counters
+) -> WorkerPool:
+    """Return the pool that a new stream should use: the shared one, or a new one.
+
+    Args:
+        shared: A pool that other streams use, too. It may have started, and then accepts no more.
+        num_workers: Size of a new pool.
+        options: Options of a new pool.
+        counters: Counters of a new pool.
+    """
+    if shared is not None and shared.accepts_streams:
+        return shared
+    return WorkerPool(num_workers=num_workers, options=options, counters=counters)

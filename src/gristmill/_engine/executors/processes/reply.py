@@ -1,29 +1,33 @@
 """Reply of a worker to a task, on leased shared memory."""
 
-from typing import Any, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult, SkipEvent
 from gristmill._engine.executors.ipc.remote_error import load_error
 from gristmill._engine.executors.ipc.serialize import load
+from gristmill._engine.executors.processes.messages import BlockContent, SentSkip
 
 
 @final
 class BlockReply:
     """A pickled block result and its buffers; loaded when the consumer collects it."""
 
-    __slots__ = ("_buffers", "_error", "_payload", "_step_seconds", "num_bytes")
+    __slots__ = ("_buffers", "_content", "_error", "_step_seconds", "num_bytes")
 
     def __init__(
         self,
-        payload: Any,
-        buffers: list[Any],
+        content: bytes | NDArray[np.uint8],
+        buffers: list[NDArray[np.uint8]],
         error: bytes | None,
         step_seconds: tuple[float, ...],
         *,
         num_bytes: int,
     ) -> None:
-        self._payload = payload
+        self._content = content
         self._buffers = buffers
         self._error = error
         self._step_seconds = step_seconds
@@ -31,20 +35,18 @@ class BlockReply:
 
     def decode(self) -> BlockResult:
         """Return the result; its arrays view the shared memory."""
-        data, lineage, generators, skips, filter_counts, has_waited = load(
-            self._payload, self._buffers
-        )
+        content: BlockContent = load(self._content, self._buffers)
         return BlockResult(
-            Block(data, lineage, generators),
+            Block(content.data, content.lineage, content.generators),
             None if self._error is None else load_error(self._error),
-            skips=tuple(_load_skip(*skip) for skip in skips),
+            skips=tuple(map(_load_skip, content.skips)),
             step_seconds=self._step_seconds,
-            filter_counts=filter_counts,
-            has_waited=has_waited,
+            filter_counts=content.filter_counts,
+            has_waited=content.has_waited,
         )
 
 
-def _load_skip(cursor: Any, record: Any, error: bytes) -> SkipEvent:
-    loaded = load_error(error)
-    assert isinstance(loaded, Exception)
-    return SkipEvent(cursor, record, loaded)
+def _load_skip(skip: SentSkip) -> SkipEvent:
+    error = load_error(skip.error)
+    assert isinstance(error, Exception)
+    return SkipEvent(skip.cursor, skip.record, error)

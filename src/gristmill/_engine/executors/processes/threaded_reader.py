@@ -1,4 +1,4 @@
-"""Read one range in a worker with several threads, once its reads are seen to wait."""
+"""Reads one range in a worker with several threads, if its reads mostly wait."""
 
 from dataclasses import replace
 from typing import final
@@ -15,7 +15,7 @@ from gristmill._metrics.counters import Counters
 
 @final
 class ThreadedReader:
-    """Reads ranges of a cut's base as `read` does; with threads from when that mostly waits."""
+    """Reads ranges of a cut's base with `read`, and in threads after a range that mostly waited."""
 
     def __init__(self, cut: Cut, read: Reader, *, num_threads: int, most_ahead: int) -> None:
         self._cut = cut
@@ -30,7 +30,7 @@ class ThreadedReader:
 
     def __call__(self, positions: range) -> BlockResult:
         if self._threads is not None:
-            return self._read_wide(self._threads, positions)
+            return self._read_in_threads(self._threads, positions)
         watch = Stopwatch()
         result = self._read(positions)
         watch.stop()
@@ -41,8 +41,8 @@ class ThreadedReader:
             self._threads.resize(self._num_threads)
         return result
 
-    def _read_wide(self, threads: ThreadExecutor, positions: range) -> BlockResult:
-        """Run the stages of the range up to its end."""
+    def _read_in_threads(self, threads: ThreadExecutor, positions: range) -> BlockResult:
+        """Run the stages of the cut from the start to the end of a range."""
         records = self._cut.base.records_per_position
         low = self._low
         counters = Counters([""] * (1 + self._cut.num_read))

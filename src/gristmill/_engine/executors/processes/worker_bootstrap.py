@@ -1,7 +1,7 @@
-"""What a worker process runs: first of all it ties itself to its parent.
+"""Program of a worker process: first it ties itself to the life of its parent.
 
-It is run as a program, by its path, so it imports nothing but the standard library before it has
-the parent's `sys.path`.
+It is run by its path, so it imports only the standard library before it has the parent's
+`sys.path`.
 """
 
 import fcntl
@@ -15,27 +15,27 @@ import threading
 
 def main() -> None:
     """Run a worker on the two descriptors that the command line names."""
-    line, lifeline = map(int, sys.argv[1:])
-    for descriptor in (line, lifeline):
+    channel, lifeline = map(int, sys.argv[1:])
+    for descriptor in (channel, lifeline):
         os.set_inheritable(descriptor, False)
     die_with(lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-    os.register_at_fork(after_in_child=lambda: os.closerange(line, line + 1))
+    os.register_at_fork(after_in_child=lambda: os.closerange(channel, channel + 1))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)  # SIGKILL, the end, flushes nothing
+            stream.reconfigure(line_buffering=True)  # it ends by SIGKILL, which flushes nothing
     sys.argv = ["gristmill-worker"]
     sys.path[:] = json.loads(os.environ.pop("GRISTMILL_WORKER_PATH"))
 
     from gristmill._engine.executors.processes.worker_main import run_worker  # noqa: PLC0415 - needs that path
 
-    run_worker(line)
+    run_worker(channel)
 
 
 def die_with(lifeline: int) -> None:
-    """Have the kernel kill this process when the other end of the lifeline closes.
+    """Let the kernel kill this process when the other end of the lifeline closes.
 
-    A signal needs no help from Python, which may be busy in C code with the interpreter's lock.
+    A signal takes effect even if Python is busy in C code that holds the interpreter's lock.
     """
     if not hasattr(fcntl, "F_SETSIG"):
         threading.Thread(target=_exit_at_end_of, args=(lifeline,), daemon=True).start()
@@ -48,7 +48,7 @@ def die_with(lifeline: int) -> None:
         os.read(lifeline, 1)
     except BlockingIOError:
         return
-    os._exit(1)  # it had closed before
+    os._exit(1)  # the other end was closed before the signal was set up
 
 
 def _exit_at_end_of(lifeline: int) -> None:

@@ -1,0 +1,123 @@
+"""Open the stages of one segment of a plan: an executor below the cut, a stage per step above."""
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+from gristmill._engine.access.cut import Cut, cut_plan
+from gristmill._engine.access.reader import open_cut
+from gristmill._engine.executors.base import Executor, InlineExecutor
+from gristmill._engine.executors.processes.executor import ProcessExecutor
+from gristmill._engine.executors.processes.pool import pool_for_stream
+from gristmill._engine.executors.threads import ThreadExecutor
+from gristmill._engine.settings import Settings
+from gristmill._engine.stages.base import Stage
+from gristmill._engine.stages.batch_alignment import SegmentBuilder
+from gristmill._engine.stages.stack import stack_stages
+from gristmill._engine.tuning.autotune import AutotunedStage, ExecutionStrategy
+from gristmill._metrics.counters import Counters
+from gristmill._plan.nodes.base import Node
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Segment(SegmentBuilder):
+    """Steps that follow each other on the records of a source or dataset, and how to run them."""
+
+    plan: Node
+    """The highest step."""
+    settings: Settings
+    counters: Counters
+    first_step: int
+    """The number of the lowest step in `counters`."""
+
+    def open(self, *, in_order: bool) -> Stage:
+        settings = self.settings
+        num_workers = settings.multiprocessing.num_workers
+        if num_workers:
+            self.counters.executor = "processes"
+            return self._open_processes(num_workers, in_order=in_order)[0]
+        cut = self._cut(in_order=in_order)
+        inline = self._stack(cut, InlineExecutor(open_cut(cut)))
+        strategies = [ExecutionStrategy(kind="inline", size=1, open=lambda: (inline, None))]
+        if settings.runs_ahead:
+            strategies += self._thread_strategies(in_order=in_order)
+        if settings.runs_ahead and settings.is_tuned:
+            strategies += self._process_strategies(in_order=in_order)
+        if len(strategies) == 1:
+            return inline
+        return AutotunedStage(strategies, (0,) * (1 + cut.num_flat_maps), self.counters)
+
+    def _thread_strategies(self, *, in_order: bool) -> list[ExecutionStrategy]:
+        """Return a strategy for each number of threads. They share one executor."""
+        read = self.settings.read
+        sizes = _powers_of_two(read.num_threads // self.settings.num_concurrent_streams)
+        if not sizes:
+            return []
+        cut = self._cut(in_order=in_order, below_batches=True)
+        threads = ThreadExecutor(open_cut(cut), most_positions_ahead=read.prefetch_buffer_size)
+        stage = self._stack(cut, threads)
+        return [
+            ExecutionStrategy(kind="threads", size=size, open=lambda: (stage, threads))
+            for size in sizes
+        ]
+
+    def _process_strategies(self, *, in_order: bool) -> list[ExecutionStrategy]:
+        """Return a strategy for each number of workers, all cores first. None is open yet."""
+        return [
+            ExecutionStrategy(
+                kind="processes",
+                size=size,
+                open=partial(self._open_processes, size, in_order=in_order),
+            )
+            for size in _powers_of_two(_num_cores())[::-1] or [1]
+        ]
+
+    def _open_processes(self, num_workers: int, *, in_order: bool) -> tuple[Stage, ProcessExecutor]:
+        settings = self.settings
+        cut = self._cut(in_order=in_order, max_read=settings.num_sent)
+        executor = ProcessExecutor(
+            cut,
+            pool_for_stream(
+                settings.pool,
+                num_workers=num_workers,
+                options=settings.worker,
+                counters=self.counters,
+            ),
+            buffer_size=settings.multiprocessing.per_worker_buffer_size,
+            read=settings.read,
+        )
+        return self._stack(cut, executor, needs_thread=True), executor
+
+    def _cut(
+        self, *, in_order: bool, below_batches: bool = False, max_read: int | None = None
+    ) -> Cut:
+        return cut_plan(
+            self.plan,
+            skips_errors=self.settings.on_error is not None,
+            below_batches=below_batches,
+            in_order=in_order,
+            max_read=max_read,
+        )
+
+    def _stack(self, cut: Cut, executor: Executor, *, needs_thread: bool = False) -> Stage:
+        return stack_stages(
+            cut, executor, self.counters, self.first_step, needs_thread=needs_thread
+        )
+
+
+def _powers_of_two(maximum: int) -> list[int]:
+    """Return 2, 4, 8 and so on below `maximum`, and `maximum` itself; nothing if it is 1 or less.
+
+    >>> _powers_of_two(6)
+    [2, 4, 6]
+    """
+    powers = [2**exponent for exponent in range(1, maximum.bit_length()) if 2**exponent < maximum]
+    return [*powers, maximum] if maximum > 1 else []
+
+
+def _num_cores() -> int:
+    """Return how many cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
