@@ -25,7 +25,8 @@ class Terminal(io.StringIO):
 
 def inspected(path: str, *, output: io.StringIO | None = None, **options: Any) -> str:
     output = output or io.StringIO()
-    inspect(path, **{"count": 2, **options}, output=output)
+    arguments: dict[str, Any] = {"count": 2, **options}
+    inspect(path, **arguments, output=output)
     return output.getvalue()
 
 

@@ -1,7 +1,7 @@
 """The keyword API: `DataLoader`, its iterator, and `load`."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
@@ -10,6 +10,7 @@ from gristmill._base.call_site import call_site, warn_user
 from gristmill._base.checks import as_int, as_kind, as_list
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.grain_state import GrainStateReader
+from gristmill._checkpoint.mismatch import Description
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._data.sampling.grain_samplers import own_sampler
 from gristmill._data.sampling.samplers import BlockSampler, IndexSampler, Sampler
@@ -45,7 +46,7 @@ class _Pipeline:
 
     plan: Node
     settings: Settings
-    description: Mapping[str, Any]
+    description: Description
     """What the states belong to. Computed once: the `repr` of a source may change while it runs."""
     stats_total: StatsTotal
 
@@ -92,7 +93,7 @@ class DataLoader:
     def __init__(
         self,
         *,
-        data_source: RandomAccessDataSource[Any],
+        data_source: RandomAccessDataSource[Element],
         sampler: Sampler,
         operations: Sequence[Transformation | Operation | Any] = (),
         worker_count: int | None = 0,
@@ -294,7 +295,7 @@ class DataLoaderIterator(OrbaxCheckpointable, Iterator[Element]):
 
 
 def load(
-    source: RandomAccessDataSource[Any],
+    source: RandomAccessDataSource[Element],
     *,
     num_epochs: int | None = None,
     shuffle: bool = False,
@@ -350,7 +351,9 @@ def load(
 
 
 def _sample_node(
-    data_source: RandomAccessDataSource[Any], sampler: Sampler, shard_options: ShardOptions | None
+    data_source: RandomAccessDataSource[Element],
+    sampler: Sampler,
+    shard_options: ShardOptions | None,
 ) -> SampleNode:
     """Return the node of the sampled records, and warn if the shard has none."""
     sampler = own_sampler(sampler)

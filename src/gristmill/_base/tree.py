@@ -109,6 +109,9 @@ def _field_names(node: Tree) -> tuple[str, ...] | None:
 class PyTreeDef(Protocol):
     """The structure of a pytree, as JAX describes it. Structures can be compared."""
 
+    @property
+    def num_leaves(self) -> int: ...
+
     def unflatten(self, leaves: Iterable[Tree], /) -> Tree:
         """Return a tree of this structure."""
         ...

@@ -15,22 +15,21 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias, final
+from typing import TextIO, TypeAlias, final
 
 from gristmill._base.progress import progress
 from gristmill._cli.records import estimate_bytes, read_records, sample_indices
 from gristmill._cli.sizes import format_size, parse_size
-from gristmill._cli.source_flags import PATH_HELP, add_source_flags, source_options
+from gristmill._cli.source_flags import PATH_HELP, SourceOptions, add_source_flags, source_options
 from gristmill._cli.targets import TARGETS, Target
 from gristmill._data.sources.detect import files_of, open_source
 from gristmill.errors import PlanError, SourceError
-from gristmill.types import Element, RandomAccessDataSource
+from gristmill.types import Element, JsonObject, RandomAccessDataSource
 
 Source: TypeAlias = RandomAccessDataSource[Element]
-Json: TypeAlias = dict[str, Any]
 
 _SAMPLE_SIZE = 256
 _BLOCK_BYTES = 4 * 10**6
@@ -57,7 +56,7 @@ class Conversion:
     to: str | None = None
     shard_bytes: int = 256 * 10**6
     records_per_shard: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: SourceOptions = field(default_factory=SourceOptions)
 
     def __post_init__(self) -> None:
         if self.records_per_shard is not None and self.records_per_shard < 1:
@@ -205,7 +204,7 @@ def _read_blocks(
         advance(len(block))
 
 
-def _describe(conversion: Conversion, source: Source, per_shard: int) -> Json:
+def _describe(conversion: Conversion, source: Source, per_shard: int) -> JsonObject:
     """Return a description of a conversion that differs from those of other conversions."""
     refs = files_of(conversion.source)
     versions = hashlib.sha256(
@@ -259,7 +258,7 @@ def _lock_folder(folder: Path) -> Generator[Path]:
 class _PartialOutput:
     """The output folder of a conversion that is not complete yet."""
 
-    def __init__(self, folder: Path, description: Json) -> None:
+    def __init__(self, folder: Path, description: JsonObject) -> None:
         self._folder = folder
         self._plan_path = folder / "plan.json"
         self._shard_folder = folder / ".part"
@@ -279,7 +278,7 @@ class _PartialOutput:
 
     def _load_plan(self) -> None:
         try:
-            saved: Json = json.loads(self._plan_path.read_text(encoding="utf-8"))
+            saved: JsonObject = json.loads(self._plan_path.read_text(encoding="utf-8"))
             self.num_done = int(saved.pop("done"))
         except (ValueError, KeyError) as error:
             raise PlanError(f"{self._plan_path} cannot be read. Remove {self._folder}.") from error

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
-from typing import Any, TextIO, cast
+from typing import TextIO, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,10 @@ from gristmill._cli.records import (
     sample_indices,
 )
 from gristmill._cli.sizes import format_size
-from gristmill._cli.source_flags import PATH_HELP, add_source_flags, source_options
+from gristmill._cli.source_flags import PATH_HELP, SourceOptions, add_source_flags, source_options
 from gristmill._cli.terminal_image import render_image, supports_images
 from gristmill._data.sources.detect import detect_format, files_of, open_source
+from gristmill._data.transforms.image import PillowImage
 from gristmill._io.file import FileRef
 from gristmill.errors import MissingExtraError, PlanError
 from gristmill.types import AnyArray, Element, RandomAccessDataSource
@@ -59,7 +60,7 @@ def _run(parsed: argparse.Namespace) -> None:
     inspect(parsed.path, count=parsed.records, output=sys.stdout, **source_options(parsed))
 
 
-def inspect(path: str, *, count: int, output: TextIO, **options: Any) -> None:
+def inspect(path: str, *, count: int, output: TextIO, **options: Unpack[SourceOptions]) -> None:
     """Print a summary of some files, and their first records.
 
     Args:
@@ -70,8 +71,8 @@ def inspect(path: str, *, count: int, output: TextIO, **options: Any) -> None:
     """
     if count < 0:
         raise PlanError(f"`--records` must be at least 0, got {count}.")
-    name = options.get("format") or detect_format(path)
-    source = open_source(path, **dict[str, Any]({**options, "format": name}))
+    name = options["format"] = options.get("format") or detect_format(path)
+    source = open_source(path, **options)
     summary = dict(_summarize(name, source, files_of(path)))
     width = max(map(len, summary))
     for label, value in summary.items():
@@ -108,7 +109,7 @@ def _summarize(
     )
 
 
-def _column_types(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _column_types(rows: Sequence[Mapping[str, Element]]) -> dict[str, str]:
     """Return a description of the types of each column."""
     found: dict[str, dict[str, None]] = {}
     for row in rows:
@@ -122,7 +123,7 @@ def _describe_type(value: object) -> str:
         array = cast("AnyArray", value)
         return f"{array.dtype}[{', '.join(map(str, array.shape))}]"
     if isinstance(value, np.generic):
-        return str(cast("np.generic[Any]", value).dtype)
+        return str(cast(np.generic, value).dtype)
     return "null" if value is None else type(value).__name__
 
 
@@ -171,7 +172,7 @@ def _format_value(value: object) -> str:
             content = f" {array.tolist()}"
         return f"{_describe_type(array)}{content}"
     if isinstance(value, np.generic):
-        scalar = cast("np.generic[Any]", value)
+        scalar = cast(np.generic, value)
         return f"{scalar.item()!r} ({scalar.dtype})"
     return _shorten(repr(value))
 
@@ -188,7 +189,7 @@ def _describe_image(data: bytes) -> str | None:
     return None if image is None else f"{image.format} image of {image.width} x {image.height}"
 
 
-def _open_image(data: bytes) -> Any:
+def _open_image(data: bytes) -> PillowImage | None:
     if not data.startswith(_IMAGE_MAGIC):
         return None
     try:

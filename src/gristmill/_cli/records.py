@@ -1,7 +1,7 @@
 """Read records of a source of unknown format, and find out their columns from a sample."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def _is_example(record: bytes) -> bool:
         return False
 
 
-def column_parser(sample: Sequence[Element]) -> Callable[[Element], dict[str, Any]]:
+def column_parser(sample: Sequence[Element]) -> Callable[[Element], dict[str, Element]]:
     """Return a function that splits a record like those of `sample` into named columns.
 
     A feature that has one value in every Example of the sample becomes that value; other features
@@ -66,7 +66,7 @@ def column_parser(sample: Sequence[Element]) -> Callable[[Element], dict[str, An
     ]
     scalars = {name for name, _ in counts} - {name for name, count in counts if count != 1}
 
-    def parse(record: Element) -> dict[str, Any]:
+    def parse(record: Element) -> dict[str, Element]:
         return {
             name: values[0] if name in scalars and len(values) == 1 else values
             for name, values in parse_example(record).items()
@@ -75,14 +75,14 @@ def column_parser(sample: Sequence[Element]) -> Callable[[Element], dict[str, An
     return parse
 
 
-def as_columns(record: Element) -> dict[str, Any]:
+def as_columns(record: Element) -> dict[str, Element]:
     """Return a record as named columns.
 
     >>> as_columns({"x": 1}), as_columns(b"bytes")
     ({'x': 1}, {'record': b'bytes'})
     """
     if isinstance(record, Mapping):
-        return {str(key): value for key, value in cast("Mapping[object, Any]", record).items()}
+        return {str(key): value for key, value in cast("Mapping[object, Element]", record).items()}
     return {RECORD_COLUMN: record}
 
 

@@ -16,8 +16,9 @@ import numpy as np
 from gristmill._base.extras import load_extra
 from gristmill._cli.records import RECORD_COLUMN, as_columns, column_parser
 from gristmill._data.example_proto.serialize import format_example
+from gristmill._data.sources.tables.arrow_values import ArrowArray, ArrowTable, ArrowType
 from gristmill.errors import BatchError
-from gristmill.types import AnyArray, Element
+from gristmill.types import AnyArray, Element, JsonObject
 
 Blocks: TypeAlias = Iterable[tuple[int, list[Element]]]
 """Blocks of records, each after the index of its first record."""
@@ -101,9 +102,9 @@ class ArrayRecordTarget(Target):
             raise
 
 
-def _describe_features(sample: Sequence[Element]) -> dict[str, dict[str, Any]]:
+def _describe_features(sample: Sequence[Element]) -> dict[str, JsonObject]:
     """Return the dtype and the shape of each feature, which an Example does not store."""
-    features: dict[str, dict[str, Any]] = {}
+    features: dict[str, JsonObject] = {}
     for record in sample:
         for name, value in as_columns(record).items():
             array = np.asarray(value)
@@ -125,8 +126,8 @@ class ParquetTarget(Target):
     """Writes a table with one column for each item of a record."""
 
     def __init__(self, sample: Sequence[Element]) -> None:
-        self._arrow: Any = load_extra("pyarrow", extra="parquet", wanted_by="Writing Parquet files")
-        self._parquet: Any = load_extra(
+        self._arrow = load_extra("pyarrow", extra="parquet", wanted_by="Writing Parquet files")
+        self._parquet = load_extra(
             "pyarrow.parquet", extra="parquet", wanted_by="Writing Parquet files"
         )
         self._parse = column_parser(sample)
@@ -137,7 +138,7 @@ class ParquetTarget(Target):
     def write(self, folder: Path, name: str, count: int, blocks: Blocks) -> None:
         path = folder / f"{name}.parquet"
         with self._parquet.ParquetWriter(path, self._schema, compression="zstd") as writer:
-            tables: list[Any] = []
+            tables: list[ArrowTable] = []
             for first, records in blocks:
                 tables.append(self._make_table(records, first))
                 if sum(table.nbytes for table in tables) > _ROW_GROUP_BYTES:
@@ -150,13 +151,13 @@ class ParquetTarget(Target):
     def reading_code(self, folder: str) -> str:
         return f"grain.sources.ParquetSource({folder + '/*.parquet'!r})"
 
-    def _make_table(self, records: list[Element], first: int) -> Any:
+    def _make_table(self, records: list[Element], first: int) -> ArrowTable:
         rows = [self._parse(record) for record in records]
         for index, row in enumerate(rows, start=first):
             added = sorted(row.keys() - set(self._schema.names))
             if added:
                 raise _mismatch(f"it has the additional columns {added}", index)
-        arrays: list[Any] = []
+        arrays: list[ArrowArray] = []
         for column in self._schema:
             values = [row.get(column.name) for row in rows]
             try:
@@ -166,7 +167,7 @@ class ParquetTarget(Target):
                 raise _mismatch(f"{column.name!r} is not {column.type}: {error}", index) from error
         return self._arrow.Table.from_arrays(arrays, schema=self._schema)
 
-    def _find_mismatch(self, values: list[Any], arrow_type: Any) -> int:
+    def _find_mismatch(self, values: list[Element], arrow_type: ArrowType) -> int:
         for number, value in enumerate(values):
             try:
                 self._make_array([value], arrow_type)
@@ -174,7 +175,7 @@ class ParquetTarget(Target):
                 return number
         return 0
 
-    def _make_array(self, values: list[Any], arrow_type: Any) -> Any:
+    def _make_array(self, values: list[Element], arrow_type: ArrowType) -> ArrowArray:
         """Return an Arrow array; NumPy arrays of one shape are converted without a Python loop."""
         if isinstance(arrow_type, self._arrow.FixedShapeTensorType):
             stacked = np.stack(values)
@@ -186,7 +187,7 @@ class ParquetTarget(Target):
             return self._arrow.ExtensionArray.from_storage(arrow_type, storage)
         return self._arrow.array(values, type=arrow_type)
 
-    def _infer_type(self, name: str, values: list[Any]) -> Any:
+    def _infer_type(self, name: str, values: list[Element]) -> ArrowType:
         arrays: list[AnyArray] = [value for value in values if isinstance(value, np.ndarray)]
         if not arrays or len(arrays) < len(values):
             found = self._arrow.array(values).type
@@ -242,7 +243,7 @@ class NpyTarget(Target):
         files = {key: f"{folder}/{key}-*.npy" for key in self._first}
         return f"grain.sources.NumpySource({files!r})"
 
-    def _fill(self, out: AnyArray, key: str, rows: list[dict[str, Any]], first: int) -> None:
+    def _fill(self, out: AnyArray, key: str, rows: list[dict[str, Element]], first: int) -> None:
         expected = self._first[key]
         for number, row in enumerate(rows):
             array = np.asarray(row.get(key))
@@ -264,7 +265,7 @@ def _mismatch(difference: str, index: int) -> BatchError:
     )
 
 
-def _transpose(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+def _transpose(rows: Sequence[dict[str, Element]]) -> dict[str, list[Element]]:
     names = {name: None for row in rows for name in row}
     return {name: [row.get(name) for row in rows] for name in names}
 

@@ -1,6 +1,6 @@
 """Placing elements on devices as a step of a dataset, as in Grain."""
 
-from typing import Any, final
+from typing import final
 
 from gristmill._api.dataset.element_spec import get_element_spec
 from gristmill._api.dataset.iter_dataset import IterDataset
@@ -10,11 +10,12 @@ from gristmill._api.feeding.iterator import FeedIterator
 from gristmill._api.feeding.placement import Placement, as_placement
 from gristmill._api.feeding.remainder import Remainder
 from gristmill._base.checks import as_int
+from gristmill.types import Element, Tree
 
 
 def device_put(
-    ds: IterDataset[Any], device: Any, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2
-) -> IterDataset[Any]:
+    ds: IterDataset[Element], device: Tree, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2
+) -> IterDataset[Tree]:
     """Place each element on a device or sharding, ahead of the consumer.
 
     The order and the states of the stream do not change. `gristmill.feed` does the same for a
@@ -47,12 +48,12 @@ def device_put(
 
 
 @final
-class _OnDevice(IterDataset[Any]):
+class _OnDevice(IterDataset[Tree]):
     """A stream whose elements are placed on devices."""
 
     def __init__(
         self,
-        parent: IterDataset[Any],
+        parent: IterDataset[Element],
         placement: Placement,
         cpu_buffer_size: int,
         device_buffer_size: int,
@@ -63,11 +64,11 @@ class _OnDevice(IterDataset[Any]):
         self._device_buffer_size = device_buffer_size
 
     @property
-    def _element_spec(self) -> Any:
+    def _element_spec(self) -> Tree:
         return get_element_spec(self._parent)
 
-    def __iter__(self) -> DatasetIterator[Any]:
-        parent: DatasetIterator[Any] = self._parent.__iter__()
+    def __iter__(self) -> DatasetIterator[Tree]:
+        parent: DatasetIterator[Element] = self._parent.__iter__()
         if not isinstance(parent, StreamIterator):  # which computes ahead by itself
             parent = ThreadPrefetchDatasetIterator(parent, self._cpu_buffer_size)
         return FeedIterator(parent, self._placement, Remainder("keep"), self._device_buffer_size)

@@ -10,6 +10,7 @@ from typing import Any, Protocol, final
 
 from gristmill._base.extras import load_extra
 from gristmill.errors import FeedError
+from gristmill.types import Tree
 
 _ANSWERS_PER_FOLDER = 64
 
@@ -45,7 +46,7 @@ class Exchange(Protocol):
         """Publish a value that is the same in all processes."""
         ...
 
-    def read_shared(self) -> Any:
+    def read_shared(self) -> Tree:
         """Return the value that a process has shared."""
         ...
 
@@ -69,8 +70,8 @@ class JobExchange:
     """An exchange through the key-value store of `jax.distributed`."""
 
     def __init__(self) -> None:
-        jax: Any = load_extra("jax", extra="jax", wanted_by="`feed`")
-        distributed: Any = load_extra("jax._src.distributed", extra="jax", wanted_by="`feed`")
+        jax = load_extra("jax", extra="jax", wanted_by="`feed`")
+        distributed = load_extra("jax._src.distributed", extra="jax", wanted_by="`feed`")
         self._client: Any = distributed.global_state.client
         if self._client is None:
             raise FeedError(
@@ -124,7 +125,7 @@ class JobExchange:
         key = f"{self._folder}/shared"
         self._client.key_value_set_bytes(key, pickle.dumps(value), allow_overwrite=True)
 
-    def read_shared(self) -> Any:
+    def read_shared(self) -> Tree:
         return pickle.loads(self._client.key_value_try_get_bytes(f"{self._folder}/shared"))
 
     def leave(self) -> None:

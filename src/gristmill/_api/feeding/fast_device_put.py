@@ -5,14 +5,15 @@ call itself. The batches of a feed are alike, so the result for the first one is
 """
 
 import importlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, cast, final
 
 import numpy as np
 
+from gristmill._api.feeding.jax_types import Device, JaxArray, Sharding, Target
 from gristmill.types import AnyArray, AnyDType
 
-_Key: TypeAlias = tuple[tuple[int, ...], AnyDType, Hashable]
+_Key: TypeAlias = tuple[tuple[int, ...], AnyDType, Target]
 """The shape and dtype of an array, and its target."""
 
 
@@ -20,9 +21,9 @@ class _Transfer(NamedTuple):
     """How JAX placed an array: its abstract value, and which slice went to which device."""
 
     aval: Any
-    sharding: Any
-    devices: list[Any]
-    slices: list[Any]
+    sharding: Sharding
+    devices: list[Device]
+    slices: list[tuple[slice, ...] | None]
     is_committed: bool
 
 
@@ -34,7 +35,7 @@ class FastDevicePut:
         self._batched_device_put = _find_batched_device_put()
         self._transfers: dict[_Key, _Transfer] = {}
 
-    def put(self, array: object, target: Hashable) -> Any:
+    def put(self, array: object, target: Target) -> JaxArray | None:
         """Return the array on `target`, or `None` if no array like it was recorded."""
         if self._batched_device_put is None or not isinstance(array, np.ndarray):
             return None
@@ -51,7 +52,7 @@ class FastDevicePut:
             self._batched_device_put = None
             return None
 
-    def record(self, array: object, target: Hashable, placed: Any) -> None:
+    def record(self, array: object, target: Target, placed: JaxArray) -> None:
         """Record how `jax.device_put(array, target)` placed an array."""
         if self._batched_device_put is None or not isinstance(array, np.ndarray):
             return
@@ -64,10 +65,9 @@ class FastDevicePut:
         )
 
 
-def _find_batched_device_put() -> Callable[..., Any] | None:
+def _find_batched_device_put() -> Callable[..., JaxArray] | None:
     """Return the function that `jax.device_put` ends in. It is not part of JAX's public API."""
     try:
-        found: Any = importlib.import_module("jax._src.interpreters.pxla").batched_device_put
+        return importlib.import_module("jax._src.interpreters.pxla").batched_device_put
     except (ImportError, AttributeError):
         return None
-    return found

@@ -1,7 +1,7 @@
 """Producing the batches of a feed: loaded, agreed on between processes, placed on devices."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, cast, final
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast, final
 
 from gristmill._api.dataset.iterator import StreamIterator
 from gristmill._api.feeding.hosts import HostAgreement
@@ -9,26 +9,29 @@ from gristmill._api.feeding.placement import Placement
 from gristmill._api.feeding.remainder import FittedBatch, Remainder, num_rows
 from gristmill._api.loader import DataLoaderIterator
 from gristmill._metrics.profiler import traced
-from gristmill.types import Tree
+from gristmill.types import Element, Tree
+
+SourceState: TypeAlias = Any
+"""A state of a source: bytes of a loader, a dict of a dataset, or that of a user's iterator."""
 
 
 class BatchSource(Protocol):
     """An iterator of batches that can save and restore its position."""
 
-    def __iter__(self) -> Iterator[Any]: ...
+    def __iter__(self) -> Iterator[Element]: ...
 
-    def __next__(self) -> Any: ...
+    def __next__(self) -> Element: ...
 
-    def get_state(self) -> Any: ...
+    def get_state(self) -> SourceState: ...
 
-    def set_state(self, state: Any, /) -> None: ...
+    def set_state(self, state: SourceState, /) -> None: ...
 
 
 class FedBatch(NamedTuple):
     """A batch on its devices, and a function that returns the state of the source after it."""
 
     batch: Tree
-    state: Callable[[], Any]
+    state: Callable[[], SourceState]
 
 
 @final
@@ -76,7 +79,7 @@ class FedBatches:
 
     def _next(self) -> FittedBatch | None:
         while not self._has_ended:
-            batch: Any = next(self._source, _END)
+            batch: Tree = next(self._source, _END)
             self._has_ended = batch is _END
             fitted = None if self._has_ended else self._remainder.fit(batch)
             if fitted is not None:
@@ -105,7 +108,7 @@ class FedBatches:
 _END = object()
 
 
-def capture_state(source: BatchSource) -> Callable[[], Any]:
+def capture_state(source: BatchSource) -> Callable[[], SourceState]:
     """Record the position of an iterator, and return a function that returns it as a state."""
     if isinstance(source, DataLoaderIterator | StreamIterator):
         iterator = cast(Any, source)

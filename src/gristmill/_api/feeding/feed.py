@@ -1,7 +1,7 @@
 """`feed`: from a loader or dataset to batches on JAX devices."""
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import cast
 
 from gristmill._api.dataset.iter_dataset import IterDataset
 from gristmill._api.dataset.map_dataset import MapDataset
@@ -13,12 +13,13 @@ from gristmill._api.loader import DataLoader
 from gristmill._api.plan_access import HasPlan, plan_of
 from gristmill._base.checks import as_int
 from gristmill.errors import PlanError, PlanTypeError
+from gristmill.types import Element, Tree
 
 
 def feed(
-    data: DataLoader | MapDataset[Any] | IterDataset[Any] | BatchSource,
-    device: Any = None,
-    spec: Any = None,
+    data: DataLoader | MapDataset[Element] | IterDataset[Element] | BatchSource,
+    device: Tree = None,
+    spec: Tree = None,
     *,
     prefetch: int = 2,
     remainder: RemainderMode = "keep",
@@ -89,26 +90,26 @@ def feed(
     return FeedIterator(source, placement, rest, as_int("prefetch", prefetch))
 
 
-def _as_source(data: Any) -> BatchSource:
+def _as_source(data: object) -> BatchSource:
     """Return an iterator over `data`, or `data` itself if it is one."""
     match data:
         case DataLoader():
             return iter(data)
         case MapDataset() | IterDataset():
-            return iter(cast("MapDataset[Any] | IterDataset[Any]", data))
+            return iter(cast("MapDataset[Element] | IterDataset[Element]", data))
         case _:
             pass
     if not hasattr(data, "get_state") and isinstance(data, Iterable):
-        data = iter(cast("Iterable[Any]", data))
+        data = iter(cast("Iterable[Element]", data))
     if not all(hasattr(data, name) for name in ("__next__", "get_state", "set_state")):
         raise PlanTypeError(
             f"`data` must be a loader, a dataset, or an iterator with `get_state` and `set_state`, "
             f"got {data!r:.100}. Wrap a plain iterable in a dataset."
         )
-    return data
+    return cast(BatchSource, data)
 
 
-def _as_unsupported(value: Any) -> Unsupported:
+def _as_unsupported(value: Unsupported) -> Unsupported:
     if value not in ("raise", "pass"):
         raise PlanError(f'`unsupported` must be "raise" or "pass", got {value!r:.100}.')
     return value

@@ -18,11 +18,12 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 from gristmill._api.feeding.exchange import Exchange
 from gristmill._api.feeding.remainder import RemainderMode
 from gristmill.errors import ClosedError, FeedError
+from gristmill.types import Tree
 
 logger = logging.getLogger("gristmill")
 
@@ -107,7 +108,7 @@ class HostAgreement:
         """Publish a value that is the same in all processes."""
         self._exchange.share(value)
 
-    def read_shared(self) -> Any:
+    def read_shared(self) -> Tree:
         """Return the value that a process has shared. Each does so before it reports rows."""
         return self._exchange.read_shared()
 

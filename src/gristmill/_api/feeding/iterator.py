@@ -9,7 +9,13 @@ from typing import Any, Protocol, cast, final, runtime_checkable
 from gristmill._api.dataset.iterator import DatasetIterator
 from gristmill._api.experimental.next_index import get_next_index, set_next_index
 from gristmill._api.feeding.exchange import JobExchange
-from gristmill._api.feeding.fed_batches import BatchSource, FedBatch, FedBatches, capture_state
+from gristmill._api.feeding.fed_batches import (
+    BatchSource,
+    FedBatch,
+    FedBatches,
+    SourceState,
+    capture_state,
+)
 from gristmill._api.feeding.hosts import HostAgreement
 from gristmill._api.feeding.placement import Placement
 from gristmill._api.feeding.remainder import Remainder
@@ -18,13 +24,14 @@ from gristmill._base.resumable_puller import STOP_TIMEOUT_S, Producer, Resumable
 from gristmill._metrics.profiler import traced
 from gristmill._metrics.stats import Stats
 from gristmill.errors import ClosedError
+from gristmill.types import Tree
 
 SLEEP_S = 0.001
 """A pause of the thread after a batch was taken. Dispatching a training step takes less."""
 
 
 @final
-class FeedIterator(DatasetIterator[Any]):
+class FeedIterator(DatasetIterator[Tree]):
     """An iterator over batches on their devices. `feed` returns one.
 
     Up to `prefetch` batches are placed ahead of the consumer. The state is that of the source after
@@ -57,16 +64,16 @@ class FeedIterator(DatasetIterator[Any]):
         super().__init__(cast(Any, source) if isinstance(source, DatasetIterator) else ())
         self._source: BatchSource = cast(Any, source)
         self._prefetch = prefetch
-        self._state: Callable[[], Any] = capture_state(self._source)
+        self._state: Callable[[], SourceState] = capture_state(self._source)
         self._producer = _FedBatchProducer(self._source, placement, remainder)
-        self._puller = ResumablePuller[FedBatch, Any](
+        self._puller = ResumablePuller[FedBatch, SourceState](
             self._producer, buffer_size=prefetch, name="gristmill-feed", sleep_s=SLEEP_S
         )
         weakref.finalize(self, self._puller.end)
         self._is_closed = False
         self._clock = _WaitClock()
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Tree:
         requested_at_s = time.perf_counter()
         self.start_prefetch()
         with traced("wait"):
@@ -77,11 +84,11 @@ class FeedIterator(DatasetIterator[Any]):
         self._puller.needs_resync = False
         return fed.batch
 
-    def get_state(self) -> Any:
+    def get_state(self) -> SourceState:
         """Return the state of the source after the last batch that `__next__` returned."""
         return self._state()
 
-    def set_state(self, state: Any) -> None:
+    def set_state(self, state: SourceState) -> None:
         """Continue from a position.
 
         Args:
@@ -162,7 +169,7 @@ class _HasStats(Protocol):
 
 
 @final
-class _FedBatchProducer(Producer[FedBatch, Any]):
+class _FedBatchProducer(Producer[FedBatch, SourceState]):
     """Produces the batches of one feed; between `open` and `reset`, those of one run."""
 
     def __init__(self, source: BatchSource, placement: Placement, remainder: Remainder) -> None:
@@ -179,7 +186,7 @@ class _FedBatchProducer(Producer[FedBatch, Any]):
     def open(self) -> None:
         """Start a run. The processes of a job do so in one order, so only the consumer does it."""
         if self._placement.processes:
-            jax: Any = load_extra("jax", extra="jax", wanted_by="`feed`")
+            jax = load_extra("jax", extra="jax", wanted_by="`feed`")
             self._hosts = HostAgreement(
                 JobExchange(),
                 self._placement.processes,
@@ -203,7 +210,7 @@ class _FedBatchProducer(Producer[FedBatch, Any]):
             self.close()  # so that the other processes do not wait for this one
             raise
 
-    def seek(self, position: Any) -> None:
+    def seek(self, position: SourceState) -> None:
         self._source.set_state(position)
 
     def interrupt(self) -> None:

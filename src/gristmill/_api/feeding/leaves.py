@@ -1,13 +1,13 @@
 """Which leaves of a batch JAX supports, and with which dtype."""
 
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from gristmill._base.extras import load_extra
 from gristmill.errors import FeedError
-from gristmill.types import AnyArray, AnyDType
+from gristmill.types import AnyArray, AnyDType, Leaf
 
 
 def is_supported(leaf: object) -> bool:
@@ -18,7 +18,7 @@ def is_supported(leaf: object) -> bool:
     """
     if isinstance(leaf, np.ndarray | np.generic):
         return _is_numeric(cast("AnyArray", leaf).dtype)
-    jax: Any = load_extra("jax", extra="jax", wanted_by="`feed`")
+    jax = load_extra("jax", extra="jax", wanted_by="`feed`")
     return isinstance(leaf, bool | int | float | complex | jax.Array)
 
 
@@ -27,11 +27,11 @@ def _is_numeric(dtype: AnyDType) -> bool:
     """Return whether a dtype is numeric, including those of `ml_dtypes`."""
     if dtype.kind == "m":  # timedelta64, which NumPy counts among the integers
         return False
-    dtypes: Any = load_extra("jax", extra="jax", wanted_by="`feed`").dtypes
+    dtypes = load_extra("jax", extra="jax", wanted_by="`feed`").dtypes
     return dtype.kind in "biufc" or bool(dtypes.issubdtype(dtype, np.number))
 
 
-def canonicalize(leaf: Any, name: object) -> Any:
+def canonicalize(leaf: Leaf, name: object) -> Leaf:
     """Return a leaf with the byte order and integer dtype that JAX uses.
 
     By default JAX has no 64-bit integers, and truncates them silently. Here they are converted to
@@ -72,7 +72,7 @@ def canonicalize(leaf: Any, name: object) -> Any:
 
 def _canonical_dtype(dtype: AnyDType) -> AnyDType:
     """Return the dtype that JAX uses instead of `dtype`."""
-    jax: Any = load_extra("jax", extra="jax", wanted_by="`feed`")
+    jax = load_extra("jax", extra="jax", wanted_by="`feed`")
     return jax.dtypes.canonicalize_dtype(dtype)
 
 

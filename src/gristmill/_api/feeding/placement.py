@@ -3,15 +3,17 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar, final
+from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar, cast, final
 
 import numpy as np
 
 from gristmill._api.feeding.fast_device_put import FastDevicePut
+from gristmill._api.feeding.jax_types import JaxArray, Sharding, Target
 from gristmill._api.feeding.leaves import canonicalize, is_supported
 from gristmill._base.extras import load_extra
+from gristmill._base.tree import PyTreeDef
 from gristmill.errors import FeedError, PlanTypeError
-from gristmill.types import Tree
+from gristmill.types import AnyArray, Leaf, Tree
 
 Unsupported: TypeAlias = Literal["raise", "pass"]
 T = TypeVar("T")
@@ -22,14 +24,14 @@ T = TypeVar("T")
 class _FlatBatch:
     """A flattened batch: all its leaves, and those that JAX supports with their targets."""
 
-    leaves: list[Any]
-    structure: Any
+    leaves: list[Leaf]
+    structure: PyTreeDef
     indices: list[int]
     """The indices of the supported leaves in `leaves`."""
-    arrays: list[Any]
-    targets: list[Any]
+    arrays: list[Leaf]
+    targets: list[Target]
 
-    def unflatten(self, placed: Sequence[Any]) -> Tree:
+    def unflatten(self, placed: Sequence[JaxArray]) -> Tree:
         """Return the batch with the placed arrays in place of the supported leaves."""
         leaves = self.leaves.copy()
         for index, array in zip(self.indices, placed, strict=True):
@@ -48,10 +50,10 @@ class Placement:
             targets: A target, or a tree of targets that is a prefix of the batches.
             unsupported: What to do with leaves that JAX does not support.
         """
-        self._jax: Any = load_extra("jax", extra="jax", wanted_by="`feed`")
+        self._jax = load_extra("jax", extra="jax", wanted_by="`feed`")
         self._targets = targets
         self._unsupported: Unsupported = unsupported
-        self._targets_of: dict[Any, list[Any]] = {}
+        self._targets_of: dict[PyTreeDef, list[Target]] = {}
         self._fast_put = FastDevicePut()
         shardings = [leaf for leaf in self._jax.tree.leaves(targets) if self._is_sharding(leaf)]
         self.processes: frozenset[int] = frozenset(
@@ -69,7 +71,7 @@ class Placement:
         """Raise if JAX does not support a leaf of the batch."""
         self._with_user_config(lambda: self._flatten(batch))
 
-    def put(self, batch: Tree, mask: Any) -> tuple[Tree, Any]:
+    def put(self, batch: Tree, mask: AnyArray | None) -> tuple[Tree, JaxArray | None]:
         """Return the batch on its targets, and the mask, if there is one, sharded like its rows."""
         return self._with_user_config(lambda: self._put_batch(batch, mask))
 
@@ -98,7 +100,7 @@ class Placement:
                 )
         return flat
 
-    def _put_batch(self, batch: Tree, mask: Any) -> tuple[Tree, Any]:
+    def _put_batch(self, batch: Tree, mask: AnyArray | None) -> tuple[Tree, JaxArray | None]:
         flat = self._flatten(batch)
         masks, mask_targets = ([], []) if mask is None else ([mask], [self._mask_target(flat)])
         try:
@@ -109,7 +111,7 @@ class Placement:
         count = len(flat.arrays)
         return flat.unflatten(placed[:count]), placed[count] if masks else None
 
-    def _mask_target(self, flat: _FlatBatch) -> Any:
+    def _mask_target(self, flat: _FlatBatch) -> Target:
         """Return the target of the mask: that of the rows of the first array with rows."""
         pairs = zip(flat.arrays, flat.targets, strict=True)
         first: Any = next((target for array, target in pairs if np.ndim(array)), None)
@@ -118,11 +120,11 @@ class Placement:
         spec = self._jax.sharding.PartitionSpec(*first.spec[:1])
         return self._jax.sharding.NamedSharding(first.mesh, spec, memory_kind=first.memory_kind)
 
-    def _put_arrays(self, arrays: list[Any], targets: list[Any]) -> Sequence[Any]:
+    def _put_arrays(self, arrays: list[Leaf], targets: list[Target]) -> Sequence[JaxArray]:
         if not self.processes:
             known = [self._fast_put.put(*pair) for pair in zip(arrays, targets, strict=True)]
-            if not any(array is None for array in known):
-                return known
+            if not any(array is None for array in known):  # `in` would compare arrays
+                return cast("list[JaxArray]", known)
             with self._jax.default_device(self._default_device):
                 placed = self._jax.device_put(arrays, targets)
             for triple in zip(arrays, targets, placed, strict=True):
@@ -136,7 +138,7 @@ class Placement:
             for array, target in zip(arrays, targets, strict=True)
         ]
 
-    def _broadcast_targets(self, batch: Tree, structure: Any) -> list[Any]:
+    def _broadcast_targets(self, batch: Tree, structure: PyTreeDef) -> list[Target]:
         """Return the target of each leaf of a batch."""
         is_target = self._is_target
         if is_target(self._targets):
@@ -152,14 +154,14 @@ class Placement:
                 f"{error}"
             ) from None
 
-    def _is_sharding(self, value: object) -> bool:
+    def _is_sharding(self, value: object) -> TypeGuard[Sharding]:
         return isinstance(value, self._jax.sharding.Sharding)
 
     def _is_target(self, value: object) -> bool:
         return value is None or self._is_sharding(value) or isinstance(value, self._jax.Device)
 
 
-def _shape_note(batch: Tree, leaves: Sequence[Any]) -> str:
+def _shape_note(batch: Tree, leaves: Sequence[Leaf]) -> str:
     shapes = [f"{_LeafName(batch, index)} {np.shape(leaf)}" for index, leaf in enumerate(leaves)]
     return (
         f"The batch to feed was {', '.join(shapes)}. If its rows cannot be divided evenly among "
@@ -168,9 +170,9 @@ def _shape_note(batch: Tree, leaves: Sequence[Any]) -> str:
     )
 
 
-def as_placement(device: Any, spec: Any, *, unsupported: Unsupported) -> Placement:
+def as_placement(device: Tree, spec: Tree, *, unsupported: Unsupported) -> Placement:
     """Return the `Placement` of the arguments of `feed`, after checking them."""
-    jax: Any = load_extra("jax", extra="jax", wanted_by="`feed`")
+    jax = load_extra("jax", extra="jax", wanted_by="`feed`")
     mesh_class, spec_class = jax.sharding.Mesh, jax.sharding.PartitionSpec
     if isinstance(device, mesh_class):
         # By default the rows are sharded over all devices of the mesh.
@@ -205,7 +207,7 @@ class _LeafName:
         self._index = index
 
     def __str__(self) -> str:
-        jax: Any = load_extra("jax", extra="jax", wanted_by="`feed`")
+        jax = load_extra("jax", extra="jax", wanted_by="`feed`")
         path, _ = jax.tree_util.tree_flatten_with_path(self._batch)[0][self._index]
         return f"batch{jax.tree_util.keystr(path)}"
 

@@ -1,7 +1,7 @@
 """Batches with fewer rows than the others: kept, dropped, or padded and masked."""
 
-from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple, TypeAlias, cast, final
+from collections.abc import Hashable
+from typing import Literal, NamedTuple, TypeAlias, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from gristmill._api.feeding.leaves import is_supported
 from gristmill._base.tree import leaves_with_paths, map_leaves
 from gristmill._plan.nodes.base import Node
 from gristmill.errors import FeedError, PlanError
-from gristmill.types import Tree
+from gristmill.types import Leaf, Tree
 
 RemainderMode: TypeAlias = Literal["keep", "drop", "pad"]
 
@@ -58,20 +58,20 @@ class Remainder:
         batch = map_leaves(_LeafShape.zeros, shapes)
         return FittedBatch(batch, np.zeros(self._batch_size, np.bool_), self._batch_size)
 
-    def add_mask(self, batch: Tree, mask: Any) -> Tree:
+    def add_mask(self, batch: Tree, mask: object) -> Tree:
         """Return a batch with its mask: as a leaf of a dict, or as a pair."""
         if mask is None:
             return batch
         if type(batch) is not dict:
             return batch, mask
-        leaves = cast("dict[Any, Any]", batch)
+        leaves = cast("dict[Hashable, Tree]", batch)
         if self._mask_name in leaves:
             raise FeedError(
                 f"The batch already has a leaf {self._mask_name!r}. Pass another name as `mask`."
             )
         return {**leaves, self._mask_name: mask}
 
-    def _pad(self, leaf: Any) -> Any:
+    def _pad(self, leaf: Leaf) -> Leaf:
         if not _has_rows(leaf):
             return leaf
         padded = np.zeros((self._batch_size, *leaf.shape[1:]), leaf.dtype)
@@ -85,7 +85,7 @@ def num_rows(batch: Tree) -> int:
     >>> num_rows({"x": np.zeros((3, 2)), "y": np.zeros(3), "step": np.int64(7)})
     3
     """
-    leaves: Iterable[tuple[str, Any]] = leaves_with_paths(batch, "batch")
+    leaves = leaves_with_paths(batch, "batch")
     counts = {path: len(leaf) for path, leaf in leaves if _has_rows(leaf)}
     if not counts:
         raise FeedError(
@@ -106,7 +106,7 @@ def batch_size_of(plan: Node | None) -> int | None:
     return None if plan is None else plan.batch_size
 
 
-def as_remainder(mode: Any, batch_size: int | None, mask_name: str) -> Remainder:
+def as_remainder(mode: RemainderMode, batch_size: int | None, mask_name: str) -> Remainder:
     """Return the `Remainder` of the arguments of `feed`, after checking them."""
     if mode not in ("keep", "drop", "pad"):
         raise PlanError(f'`remainder` must be "keep", "drop" or "pad", got {mode!r:.100}.')
@@ -118,7 +118,7 @@ def as_remainder(mode: Any, batch_size: int | None, mask_name: str) -> Remainder
     return Remainder(mode, batch_size, mask_name)
 
 
-def _has_rows(leaf: Any) -> bool:
+def _has_rows(leaf: Leaf) -> bool:
     """Return whether a leaf is a numeric array with a first axis. Others are never padded."""
     # The random keys of JAX have a dtype that is not a `numpy.dtype`.
     is_array = getattr(leaf, "ndim", 0) > 0 and isinstance(leaf.dtype, np.dtype)
@@ -129,12 +129,12 @@ def _has_rows(leaf: Any) -> bool:
 class _LeafShape:
     """The shape and dtype of an array. Any other leaf is stored as it is."""
 
-    def __init__(self, leaf: Any) -> None:
+    def __init__(self, leaf: Leaf) -> None:
         has_rows = _has_rows(leaf)
         self._shape: tuple[int, ...] | None = leaf.shape if has_rows else None
         self._dtype = leaf.dtype if has_rows else None
         self._leaf = None if has_rows else leaf
 
-    def zeros(self) -> Any:
+    def zeros(self) -> Leaf:
         """Return an array of zeros of this shape, or the leaf."""
         return self._leaf if self._shape is None else np.zeros(self._shape, self._dtype)

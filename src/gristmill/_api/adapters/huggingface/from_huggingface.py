@@ -1,13 +1,8 @@
 """Converts Hugging Face datasets, with random access or streaming, to gristmill datasets."""
 
 import sys
-from typing import Any
 
-from gristmill._api.adapters.huggingface.formats import (
-    HfDataset,
-    check_format,
-    make_column_specs,
-)
+from gristmill._api.adapters.huggingface.formats import HfDataset, check_format, make_column_specs
 from gristmill._api.adapters.huggingface.source import DatasetSource, TransformedSource
 from gristmill._api.adapters.huggingface.stream import make_stream
 from gristmill._api.adapters.huggingface.values import load_pillow
@@ -17,11 +12,12 @@ from gristmill._base.call_site import call_site
 from gristmill._base.extras import load_extra
 from gristmill._plan.nodes.stream import RecordStreamNode
 from gristmill.errors import PlanError, PlanTypeError
+from gristmill.types import Element
 
 
 def from_huggingface(
-    dataset: Any, *, split: str | None = None
-) -> MapDataset[dict[str, Any]] | IterDataset[dict[str, Any]]:
+    dataset: HfDataset, *, split: str | None = None
+) -> MapDataset[dict[str, Element]] | IterDataset[dict[str, Element]]:
     """Convert a Hugging Face dataset to a gristmill dataset whose elements are dicts.
 
     A `Dataset` is read from its Arrow tables, many rows at a time, in the order that `shuffle`,

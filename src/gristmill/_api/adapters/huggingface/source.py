@@ -3,7 +3,7 @@
 import operator
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import SupportsIndex, final
+from typing import Any, SupportsIndex, final
 
 import numpy as np
 
@@ -201,8 +201,9 @@ class DatasetSource:
             "fragments": fragments,
         }
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self._dataset, self._fragments = state.pop("dataset"), state.pop("fragments")
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._dataset: HfDataset = state.pop("dataset")
+        self._fragments: tuple[Fragments, Fragments | None] | None = state.pop("fragments")
         vars(self).update(state)
         if self._fragments is not None:
             data, order = self._fragments

@@ -4,7 +4,7 @@ import io
 from collections.abc import Hashable, Mapping, Sequence
 from math import prod
 from types import ModuleType
-from typing import Any, TypeAlias, cast, final
+from typing import Any, TypeAlias, TypedDict, cast, final
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from gristmill._api.adapters.tfds.png import PNG_MODES, decode_pngs, png_shape
 from gristmill._base.columns import as_numpy_index
 from gristmill._base.extras import load_extra
 from gristmill.types import AnyArray, AnyDType, Span, SupportsArray
-
-StoredImage: TypeAlias = Mapping[str, Any]
-"""An encoded image in an Arrow table: its `bytes` or None, and the `path` of its file or None."""
 
 Value: TypeAlias = Any
 """A value of a Hugging Face dataset, or an element made of it: any tree of any type."""
@@ -27,6 +24,14 @@ _ORIENTATION = 0x0112
 
 _IMAGE_COLUMNS = "`from_huggingface`, for a column of images,"
 """What needs Pillow, for the error if it is not installed."""
+
+
+class StoredImage(TypedDict):
+    """An encoded image in an Arrow table."""
+
+    bytes: bytes | None
+    path: str | None
+    """The path of its file. One of the two may be missing."""
 
 
 def to_numpy(value: Value) -> Value:
@@ -44,7 +49,7 @@ def to_numpy(value: Value) -> Value:
         return [to_numpy(child) for child in cast("list[Value]", value)]
     if isinstance(value, np.ndarray):
         return _convert_array(cast("AnyArray", value))
-    detach: Any = getattr(value, "detach", None)
+    detach = getattr(value, "detach", None)
     if detach is not None:  # a PyTorch tensor, which may be on a device
         return _convert_array(detach().cpu().numpy())
     if isinstance(value, SupportsArray):

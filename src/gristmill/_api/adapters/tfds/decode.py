@@ -1,7 +1,7 @@
 """Decodes serialized records of a TFDS dataset, by TFDS or, to the same values, many at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, cast, final
+from typing import TypeAlias, cast, final
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
@@ -52,7 +52,7 @@ class LazyFeatures:
         """Decode a record as TFDS data sources do."""
         return self._load().deserialize_example_np(record)
 
-    def decode_image(self, path: Sequence[str], data: bytes) -> Any:
+    def decode_image(self, path: Sequence[str], data: bytes) -> AnyArray:
         """Decode one image of a record as TFDS data sources do."""
         return _get_at_path(self._load(), path).decode_example_np(data)
 

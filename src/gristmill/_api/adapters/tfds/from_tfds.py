@@ -12,6 +12,7 @@ from gristmill._api.adapters.tfds.source import TfdsSource
 from gristmill._api.dataset.map_dataset import MapDataset
 from gristmill._base.extras import load_extra
 from gristmill.errors import PlanError, PlanTypeError
+from gristmill.types import Element
 
 Builder: TypeAlias = Any
 """A `tfds.core.DatasetBuilder`. TFDS is optional, so its types cannot be imported here."""
@@ -25,12 +26,12 @@ _MAX_SPLIT_CHARS = 80
 
 
 def from_tfds(
-    builder_or_name: Any,
+    builder_or_name: Builder | str,
     *,
-    split: Any,
+    split: Split,
     data_dir: str | os.PathLike[str] | None = None,
     as_supervised: bool = False,
-) -> MapDataset[Any]:
+) -> MapDataset[Element]:
     """Convert a split of a dataset that TFDS has prepared to a gristmill dataset.
 
     Records have the order and the values of `builder.as_data_source(split)`, with numbers in NumPy

@@ -140,7 +140,7 @@ def _make_field(tfds: ModuleType, feature: Feature, path: tuple[str, ...]) -> Fi
         return FieldSpec(path)
     shape = tuple(int(size) for size in decoded.shape)
     is_stored_unchanged = stored.shape == decoded.shape and np.dtype(stored.np_dtype) == dtype
-    kind = cast("type[Any]", type(feature))
+    kind = type(cast(object, feature))
     if dtype.kind == "O":
         is_string = (
             is_stored_unchanged and not shape and kind in (tfds.features.Text, tfds.features.Tensor)

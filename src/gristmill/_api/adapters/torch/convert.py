@@ -21,7 +21,7 @@ from gristmill._api.adapters.torch.tensor import (
 )
 from gristmill._base.columns import Columns, RaggedError, as_numpy_index
 from gristmill._base.tree import children, flatten, map_leaves
-from gristmill.types import AnyArray, Element, Span, Tree
+from gristmill.types import AnyArray, Element, Leaf, Span, Tree
 
 Item: TypeAlias = Any
 """An item of a PyTorch dataset, or a node of it: any pytree."""
@@ -42,7 +42,7 @@ def to_numpy(item: Item) -> Element:
     >>> to_numpy({"x": torch.arange(3), "y": torch.tensor(1.5), "z": "text"})
     {'x': array([0, 1, 2]), 'y': np.float32(1.5), 'z': 'text'}
     """
-    kind = cast(Any, type(item))
+    kind = type(cast(object, item))
     if kind in _PLAIN_TYPES or item is None:
         return item
     if kind is tuple or kind is list:
@@ -69,7 +69,7 @@ def many_to_numpy(items: list[Item]) -> Columns | list[Element]:
         tree = _transpose(items)
     except _MismatchError:
         return [to_numpy(item) for item in items]
-    leaves = list(cast("tuple[Any, ...]", tree)) if type(tree) is tuple else []
+    leaves = list(cast("tuple[Leaf, ...]", tree)) if type(tree) is tuple else []
     if not leaves or {*map(type, leaves)} - {_PlainColumn, TensorColumn}:  # most items are flat
         leaves, unflatten = flatten(tree)
     else:
@@ -111,14 +111,15 @@ class TensorColumn:
         except RuntimeError:
             raise RaggedError from None
 
-    def items(self, picks: Span, /) -> list[Any]:
+    def items(self, picks: Span, /) -> list[Leaf]:
         """Return the picked tensors as separate arrays."""
         return list(map(to_owned_array, self._pick(picks)))
 
     def _pick(self, picks: Span) -> Sequence[Tensor]:
-        if isinstance(picks, range):
-            return self._tensors[as_numpy_index(picks)]
-        return [self._tensors[pick] for pick in picks.tolist()]
+        index = as_numpy_index(picks)
+        if isinstance(index, slice):
+            return self._tensors[index]
+        return [self._tensors[pick] for pick in index.tolist()]
 
 
 @final
@@ -136,7 +137,7 @@ class _PlainColumn:
             for row, leaf in enumerate(leaves):  # a single assignment would split the arrays
                 objects[row] = leaf
         else:
-            objects[:] = cast(Any, leaves)
+            objects[:] = leaves
         return objects
 
 
@@ -146,7 +147,7 @@ class _MismatchError(Exception):
 
 def _transpose(nodes: Sequence[Item]) -> Tree:
     """Return a tree of the structure that all nodes have, whose leaves are columns."""
-    kinds: set[Any] = set(map(type, nodes))
+    kinds: set[type] = set(map(type, nodes))
     if kinds <= _PLAIN_TYPES:
         return _PlainColumn(nodes)
     kind = _single_value(kinds)
@@ -190,9 +191,9 @@ def _single_value(values: set[H]) -> H:
     return values.pop()
 
 
-def _is_named_tuple(kind: Any) -> bool:
-    return issubclass(kind, tuple) and getattr(cast(Any, kind), "_fields", None) is not None
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and getattr(cast(type, kind), "_fields", None) is not None
 
 
-def _build_sequence(kind: Any, values: Sequence[Any]) -> Any:
+def _build_sequence(kind: Any, values: Sequence[Tree]) -> Tree:
     return kind._make(values) if _is_named_tuple(kind) else kind(values)

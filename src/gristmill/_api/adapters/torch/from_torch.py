@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any, cast, overload
+from typing import cast, overload
 
 from gristmill._api.adapters.iterable import IterableStream
 from gristmill._api.adapters.torch.convert import Item, to_numpy
@@ -21,20 +21,20 @@ from gristmill.types import Element, RandomAccessDataSource
 
 @overload
 def from_torch(
-    dataset: RandomAccessDataSource[Any],
+    dataset: RandomAccessDataSource[Item],
     *,
     seed: int | None = None,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
-) -> MapDataset[Any]: ...
+    collate_fn: Callable[[list[Item]], Item] | None = None,
+) -> MapDataset[Element]: ...
 
 
 @overload
 def from_torch(
-    dataset: Iterable[Any],
+    dataset: Iterable[Item],
     *,
     seed: int | None = None,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
-) -> IterDataset[Any]: ...
+    collate_fn: Callable[[list[Item]], Item] | None = None,
+) -> IterDataset[Element]: ...
 
 
 @overload
@@ -42,16 +42,16 @@ def from_torch(
     dataset: object,
     *,
     seed: int | None = None,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
-) -> MapDataset[Any] | IterDataset[Any]: ...
+    collate_fn: Callable[[list[Item]], Item] | None = None,
+) -> MapDataset[Element] | IterDataset[Element]: ...
 
 
 def from_torch(
     dataset: TorchDataset,
     *,
     seed: int | None = None,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
-) -> MapDataset[Any] | IterDataset[Any]:
+    collate_fn: Callable[[list[Item]], Item] | None = None,
+) -> MapDataset[Element] | IterDataset[Element]:
     """Convert a PyTorch dataset to a gristmill dataset.
 
     The elements are the items of the dataset. Tensors become arrays on the same memory and Pillow
@@ -88,7 +88,7 @@ def from_torch(
         PlanError: If `seed` is out of range, or is passed with an iterable dataset.
     """
     torch = load_extra("torch", extra="torch", wanted_by="`from_torch`")
-    if collate_fn is not None and not callable(cast(Any, collate_fn)):
+    if collate_fn is not None and not callable(cast(object, collate_fn)):
         raise PlanTypeError(
             f"`collate_fn` must be a function of a list of items, got {stable_repr(collate_fn)}."
         )
@@ -110,7 +110,7 @@ def from_torch(
     return MapDataset.source(indices).random_map(read, seed=as_seed(seed, bits=63))
 
 
-def _make_stream_dataset(dataset: Iterable[Item], collate: Collate | None) -> IterDataset[Any]:
+def _make_stream_dataset(dataset: Iterable[Item], collate: Collate | None) -> IterDataset[Element]:
     stream = IterableStream(
         dataset,
         convert=to_numpy if collate is None else _return_unchanged,
@@ -127,7 +127,7 @@ def _return_unchanged(item: Item) -> Element:
 def _is_iterable(torch: ModuleType, dataset: TorchDataset) -> bool:
     if isinstance(dataset, torch.utils.data.IterableDataset):
         return True
-    kind = cast(Any, type(dataset))
+    kind = type(cast(object, dataset))
     return callable(getattr(kind, "__iter__", None)) and not callable(
         getattr(kind, "__getitem__", None)
     )
@@ -145,16 +145,16 @@ def _check_dataset(torch: ModuleType, dataset: TorchDataset) -> None:
         )
     if isinstance(dataset, str | bytes | Mapping):
         raise PlanTypeError(
-            f"`dataset` is a {type(cast(Any, dataset)).__name__}, not a PyTorch dataset. Pass an "
-            "object with `__len__` and `__getitem__`, such as a list of items."
+            f"`dataset` is a {type(cast(object, dataset)).__name__}, not a PyTorch dataset. Pass "
+            "an object with `__len__` and `__getitem__`, such as a list of items."
         )
     if isinstance(dataset, Iterator):
         raise PlanTypeError(
-            f"`dataset` is an iterator ({get_type_name(cast(Any, dataset))}), which can be read "
+            f"`dataset` is an iterator ({get_type_name(cast(object, dataset))}), which can be read "
             "only once. Pass an `IterableDataset`, whose `__iter__` starts from the beginning each "
             "time."
         )
-    kind = cast(Any, type(dataset))
+    kind = type(cast(object, dataset))
     if not any(callable(getattr(kind, name, None)) for name in ("__getitem__", "__iter__")):
         raise PlanTypeError(
             f"`dataset` must be a PyTorch dataset, got {stable_repr(dataset)}. Pass an object with "
@@ -168,4 +168,4 @@ def _get_length(dataset: TorchDataset) -> int:
             f"`dataset` has `__getitem__` but no `__len__`: {get_type_name(dataset)}. Add a "
             "`__len__`, or make it an `IterableDataset`."
         )
-    return len(cast("RandomAccessDataSource[Any]", dataset))
+    return len(cast("RandomAccessDataSource[Element]", dataset))

@@ -1,7 +1,7 @@
 """Random access sources over the items of map-style PyTorch datasets."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex, final
+from typing import SupportsIndex, final
 
 import numpy as np
 
@@ -93,7 +93,7 @@ class SeededItem:
 class Collate:
     """Calls the user's `collate_fn` and converts the tensors of the batch to arrays."""
 
-    def __init__(self, function: Callable[[list[Any]], Any]) -> None:
+    def __init__(self, function: Callable[[list[Item]], Item]) -> None:
         self._function = function
 
     def __call__(self, items: Sequence[Item]) -> Element:

@@ -120,7 +120,7 @@ def _view_with_ml_dtype(tensor: Tensor) -> AnyArray:
             "'ml_dtypes'. Install it with `pip install ml_dtypes`, or call `.float()` in the "
             "dataset."
         ) from None
-    dtype: Any = getattr(ml_dtypes, name, None)
+    dtype = getattr(ml_dtypes, name, None)
     if dtype is None:
         raise SourceError(
             f"The dataset returns a tensor of {name}, for which NumPy has no dtype. Call "

@@ -18,14 +18,15 @@ from gristmill._base.extras import load_extra
 from gristmill._base.tree import map_leaves
 from gristmill._plan.nodes.base import stable_repr
 from gristmill.errors import PlanError, PlanTypeError, StateError
-from gristmill.types import AnyArray, Tree
+from gristmill.types import AnyArray, Element, JsonObject, Tree
 
-Loader: TypeAlias = DataLoader | MapDataset[Any] | IterDataset[Any]
+Loader: TypeAlias = DataLoader | MapDataset[Element] | IterDataset[Element]
+LoaderIterator: TypeAlias = DataLoaderIterator | DatasetIterator[Element]
 
 _STATE_KEY = "gristmill"
 
 
-def to_torch(loader: DataLoader | MapDataset[Any] | IterDataset[Any]) -> Any:
+def to_torch(loader: Loader) -> Any:
     """Convert a gristmill loader or dataset to a `torch.utils.data.IterableDataset`.
 
     Its items are the elements of `loader`, with arrays as tensors on the same memory. Leaves that
@@ -49,7 +50,7 @@ def to_torch(loader: DataLoader | MapDataset[Any] | IterDataset[Any]) -> Any:
         PlanTypeError: If `loader` is none of these.
     """
     torch = load_extra("torch", extra="torch", wanted_by="`to_torch`")
-    if not isinstance(cast(Any, loader), DataLoader | MapDataset | IterDataset):
+    if not isinstance(cast(object, loader), DataLoader | MapDataset | IterDataset):
         raise PlanTypeError(
             "`loader` must be a DataLoader, a MapDataset or an IterDataset of gristmill, got "
             f"{stable_repr(loader)}."
@@ -66,8 +67,8 @@ def _make_dataset_class(torch: ModuleType) -> Any:
 
         def __init__(self, loader: Loader) -> None:
             self._loader = loader
-            self._iterator: DataLoaderIterator | DatasetIterator[Any] | None = None
-            self._state: dict[str, Any] | None = None
+            self._iterator: LoaderIterator | None = None
+            self._state: JsonObject | None = None
 
         def __iter__(self) -> Iterator[Tree]:
             _check_no_workers(torch.utils.data.get_worker_info())
@@ -78,7 +79,7 @@ def _make_dataset_class(torch: ModuleType) -> Any:
             self._iterator = iterator
             return _iterate_as_tensors(iterator)
 
-        def state_dict(self) -> dict[str, Any]:
+        def state_dict(self) -> JsonObject:
             """Return the position after the last element that the last iterator yielded."""
             if self._state is not None:
                 return self._state
@@ -86,7 +87,7 @@ def _make_dataset_class(torch: ModuleType) -> Any:
             state = iterator.get_state()
             return {_STATE_KEY: json.loads(state) if isinstance(state, bytes) else state}
 
-        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        def load_state_dict(self, state_dict: JsonObject) -> None:
             """Make the next iterator resume from a position."""
             if _STATE_KEY not in state_dict:
                 raise StateError(
@@ -95,7 +96,8 @@ def _make_dataset_class(torch: ModuleType) -> Any:
                 )
             self._state = state_dict
 
-        def __reduce__(self) -> Any:  # `pickle` would not find a class defined in a function
+        def __reduce__(self) -> tuple[object, ...]:
+            # `pickle` would not find a class that is defined in a function.
             return to_torch, (self._loader,), {"_state": self._state}
 
         def __repr__(self) -> str:
@@ -104,7 +106,7 @@ def _make_dataset_class(torch: ModuleType) -> Any:
     return GristmillDataset
 
 
-def _restore(iterator: DataLoaderIterator | DatasetIterator[Any], state: dict[str, Any]) -> None:
+def _restore(iterator: LoaderIterator, state: JsonObject) -> None:
     """Set the state in the form that the iterator returns it in, bytes or a dict."""
     inner = state[_STATE_KEY]
     if isinstance(iterator, DataLoaderIterator):
@@ -122,7 +124,7 @@ def _check_no_workers(info: Any) -> None:
         )
 
 
-def _iterate_as_tensors(iterator: DataLoaderIterator | DatasetIterator[Any]) -> Iterator[Tree]:
+def _iterate_as_tensors(iterator: LoaderIterator) -> Iterator[Tree]:
     """Yield the elements with arrays as tensors, and close the iterator at the end."""
     try:
         for element in iterator:
