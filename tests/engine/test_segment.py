@@ -16,8 +16,7 @@ from gristmill._engine.tuning.autotune import AutotunedStage
 from gristmill._metrics.counters import Counters
 from gristmill._plan.build import with_operation
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.sample import SampleNode
-from gristmill._plan.nodes.source import SourceNode
+from gristmill._plan.nodes.sampled import SampleNode, SourceNode
 from gristmill.options import MultiprocessingOptions, NoSharding, ReadOptions, WorkerOptions
 
 
