@@ -7,7 +7,7 @@ from dataclasses import replace
 from gristmill._engine.access.cut import cut_plan
 from gristmill._engine.access.reader import open_cut
 from gristmill._engine.blocks.error_notes import step_name
-from gristmill._engine.executors.base import InlineExecutor
+from gristmill._engine.executors.inline import InlineExecutor
 from gristmill._engine.executors.processes.executor import ProcessExecutor
 from gristmill._engine.executors.processes.pool import WorkerPool
 from gristmill._engine.executors.threads import ThreadExecutor
@@ -121,7 +121,7 @@ def _open_upper(
     stage = NamedStage(stage, node.label)
     if not steps:
         return stage
-    portions = RechunkStage(stage)
+    portions = RechunkStage(stage, policy=settings.policy)
     stage = AdaptiveBlockStage(stack_steps(portions, steps, clocks), portions)
     return _watched(stage, node, steps, settings)
 
@@ -164,6 +164,7 @@ def _open(
             pool,
             buffer_size=settings.multiprocessing.per_worker_buffer_size,
             read=settings.read,
+            policy=settings.policy,
         )
         return stack_stages(sent, executor, counters, first, needs_thread=True), executor
 
@@ -171,12 +172,16 @@ def _open(
         counters.executor = "processes"
         return by_processes(settings.multiprocessing.num_workers)[0]
 
-    inline = stack_stages(high, InlineExecutor(open_cut(high)), counters, first)
+    inline = stack_stages(
+        high, InlineExecutor(open_cut(high), policy=settings.policy), counters, first
+    )
     strategies = [ExecutionStrategy(kind="inline", size=1, open=lambda: (inline, None))]
     num_threads = settings.read.num_threads // settings.num_concurrent_streams
     if settings.runs_ahead and num_threads > 1:
         threads = ThreadExecutor(
-            open_cut(low), most_positions_ahead=settings.read.prefetch_buffer_size
+            open_cut(low),
+            most_positions_ahead=settings.read.prefetch_buffer_size,
+            policy=settings.policy,
         )
         stage = stack_stages(low, threads, counters, first)
         strategies += [
@@ -188,12 +193,14 @@ def _open(
             ExecutionStrategy(
                 kind="processes", size=size, open=lambda size=size: by_processes(size)
             )
-            for size in _doubling(_num_cores())[::-1] or [1]
+            for size in _doubling(settings.policy.max_tried_workers or _num_cores())[::-1] or [1]
         ]
     return (
         inline
         if len(strategies) == 1
-        else AutotunedStage(strategies, (0,) * (1 + high.num_flat_maps), counters)
+        else AutotunedStage(
+            strategies, (0,) * (1 + high.num_flat_maps), counters, policy=settings.policy
+        )
     )
 
 

@@ -28,14 +28,10 @@ from gristmill._engine.executors.ipc.shared_memory import (
     aligned,
     create_memory,
 )
+from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 
 SlotRange: TypeAlias = tuple[int, int, int]
 """Where some bytes lie: the number of a slot, the offset in it, how many they are."""
-
-SMALLEST_SLOT = 65_536
-
-IDLE_BLOCKS = 256
-"""A slot that was not taken while this many blocks were made is given back to the system."""
 
 
 @final
@@ -71,7 +67,8 @@ class _Slot:
 class Arena:
     """The worker's slots."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: TuningPolicy = DEFAULT_POLICY) -> None:
+        self._policy = policy
         self._slots: dict[int, _Slot] = {}
         self._free: list[int] = []
         self._open: _Slot | None = None
@@ -156,7 +153,7 @@ class Arena:
         self._open, self._view, self._used = best, lease.view(), 0
 
     def _create(self, wanted: int) -> _Slot:
-        size = _rounded_up(wanted)
+        size = _rounded_up(wanted, self._policy.min_slot_bytes)
         descriptor = create_memory(size)
         try:
             slot = _Slot(self._next_number, Mapping(descriptor, size))
@@ -195,7 +192,10 @@ class Arena:
     def _learn(self, total: int, num_positions: int) -> None:
         needed = total / max(1, num_positions)
         # Some room to spare: batches of text or of padded rows vary a little.
-        self._bytes_per_position = max(1.125 * needed, 0.9 * self._bytes_per_position)
+        self._bytes_per_position = max(
+            self._policy.slot_slack * needed,
+            self._policy.slot_bytes_decay * self._bytes_per_position,
+        )
 
     def _leave(self, taken: list[int], sent: set[int]) -> None:
         """Close the block; a slot on which nothing was sent is free at once."""
@@ -204,9 +204,10 @@ class Arena:
 
     def _close_idle(self) -> list[int]:
         closed: list[int] = []
+        idle_blocks = self._policy.slot_idle_blocks
         for number in list(self._free):
             slot = self._slots[number]
-            if self._num_blocks - slot.last_block > IDLE_BLOCKS and not slot.is_held:
+            if self._num_blocks - slot.last_block > idle_blocks and not slot.is_held:
                 self._free.remove(number)
                 del self._slots[number]
                 slot.mapping.close()
@@ -276,8 +277,8 @@ class MappedSlots:
             mapping.close()
 
 
-def _rounded_up(num_bytes: int) -> int:
+def _rounded_up(num_bytes: int, min_bytes: int) -> int:
     """Round up by less than a quarter, so that blocks of about one size share their slots."""
-    size = max(num_bytes, SMALLEST_SLOT)
+    size = max(num_bytes, min_bytes)
     step = 1 << (size.bit_length() - 3)
     return -(-size // step) * step
