@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from gristmill._engine import stream as _stream
-
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -16,17 +14,6 @@ def _cache_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("XDG_CACHE_HOME", str(folder))
         yield folder
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _run_ahead_from_the_start() -> Iterator[None]:
-    """Let a stream that may run ahead do so at once, so that the tests meet its thread.
-
-    Otherwise it does so when the consumer is busy, which tests hardly are.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_stream, "BUSY_SHARE", 0.0)
-        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gristmill import DataLoader, IndexSampler, ReadOptions
+from tests.policies import EAGER, TuningPolicy, with_policy
 
 PATIENCE_S = 20.0  # only a test that fails waits so long
 THREAD_NAME = "gristmill-stream"
@@ -15,7 +16,7 @@ THREAD_NAME = "gristmill-stream"
 
 @pytest.fixture
 def own_threads() -> Iterator[Callable[[], list[threading.Thread]]]:
-    """Give a function that lists our threads of this test; after it none may be left."""
+    """Return a function that lists our threads of this test; after it none may be left."""
     gc.collect()
     before = set(threading.enumerate())
 
@@ -35,23 +36,33 @@ def own_threads() -> Iterator[Callable[[], list[threading.Thread]]]:
 
 @pytest.fixture
 def make_loader() -> Callable[..., DataLoader]:
-    """Give a function that makes a loader over one epoch of a source."""
+    """Return a function that makes a loader over one epoch of a source.
 
-    def make(source: Any, *operations: Any, ahead: bool = True, **arguments: Any) -> DataLoader:
+    If it prefetches, its thread starts with the first request, whatever the consumer does.
+    """
+
+    def make(
+        source: Any,
+        *operations: Any,
+        ahead: bool = True,
+        policy: TuningPolicy = EAGER,
+        **arguments: Any,
+    ) -> DataLoader:
         arguments.setdefault("sampler", IndexSampler(len(source), num_epochs=1, seed=0))
-        return DataLoader(
+        loader = DataLoader(
             data_source=source,
             operations=operations,
-            read_options=ReadOptions(num_threads=int(ahead)),  # one is that which runs ahead
+            read_options=ReadOptions(num_threads=int(ahead)),  # the one that prefetches
             **arguments,
         )
+        return with_policy(loader, policy)
 
     return make
 
 
 @pytest.fixture
 def in_time() -> Callable[[Callable[[], Any]], Any]:
-    """Give a function that runs another one, and fails if it hangs."""
+    """Return a function that runs another one, and fails if it hangs."""
 
     def run(function: Callable[[], Any]) -> Any:
         results: list[Any] = []

@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gristmill import ArraySource, Batch, DataLoader
+from tests.policies import EAGER
 
 MakeLoader = Callable[..., DataLoader]
 PATIENCE_S = 20.0
@@ -55,20 +57,17 @@ def test_inline_nothing_is_read_before_it_is_asked_for(make_loader: MakeLoader):
     assert source.reads == 1
 
 
-@pytest.fixture
-def blocks_of_four(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr("gristmill._engine.stages.ranges.MAX_BLOCK_POSITIONS", 4)
-    return 4
+BLOCKS_OF_FOUR = replace(EAGER, max_block_positions=4)
 
 
 @pytest.mark.parametrize("batch_size", [1, 25])
 def test_a_consumer_that_waits_holds_the_stream_at_a_few_blocks(
-    make_loader: MakeLoader, blocks_of_four: int, batch_size: int
+    make_loader: MakeLoader, batch_size: int
 ):
     # Blocks of 1, 4, 4, ... elements: one handed out, two in store, one in the making. If the
     # machine is slow, the second is of 2.
     source = Watched(10**6, tell_at=7 * batch_size, never=(1 + 4 + 4 + 4) * batch_size + 1)
-    iterator = iter(make_loader(source, Batch(batch_size)))
+    iterator = iter(make_loader(source, Batch(batch_size), policy=BLOCKS_OF_FOUR))
     next(iterator)
 
     assert source.told.wait(PATIENCE_S)
@@ -76,14 +75,12 @@ def test_a_consumer_that_waits_holds_the_stream_at_a_few_blocks(
     iterator.close()
 
 
-def test_reads_never_run_further_ahead_than_four_blocks(
-    make_loader: MakeLoader, blocks_of_four: int
-):
+def test_reads_never_run_further_ahead_than_four_blocks(make_loader: MakeLoader):
     source = Watched(2000, tell_at=1, never=10**9)
 
-    for handed_out, element in enumerate(make_loader(source)):
+    for handed_out, element in enumerate(make_loader(source, policy=BLOCKS_OF_FOUR)):
         assert element == handed_out
-        assert source.reads - handed_out <= 4 * blocks_of_four
+        assert source.reads - handed_out <= 4 * 4
 
 
 def test_blocks_stay_small_when_records_are_large(make_loader: MakeLoader):

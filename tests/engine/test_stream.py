@@ -1,9 +1,10 @@
-"""When a stream begins to run ahead, and when it ends to."""
+"""When a stream starts a background thread, and when it ends it."""
 
 import math
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -14,53 +15,73 @@ from gristmill._base import background_prefetch, resumable_puller
 from gristmill._base.background_prefetch import BackgroundPrefetcher
 from gristmill._engine import stream as _stream
 from gristmill._engine.stream import Stream
-from gristmill._engine.tuning import autotune as _tune
-from gristmill._engine.tuning.autotune import AutotunedStage
+from gristmill._engine.tuning.policy import DEFAULT_POLICY
+from tests.policies import (
+    EAGER,
+    LAZY,
+    TRIES_AT_ONCE,
+    TuningPolicy,
+    recorded_strategies,
+    with_policy,
+)
 
 MakeLoader = Callable[..., DataLoader]
 OwnThreads = Callable[[], list[threading.Thread]]
 
 
-@pytest.fixture(autouse=True)
-def busy_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_stream, "BUSY_SHARE", 0.5)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Give a clock that stands still but for what a test adds."""
-    now = [0.0]
-    monkeypatch.setattr(_stream.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(_stream.time, "thread_time", lambda: now[0])
-    return now
-
-
-def test_a_consumer_that_only_takes_elements_gets_no_thread(
-    make_loader: MakeLoader, own_threads: OwnThreads, clock: list[float]
+@pytest.mark.parametrize("policy", [LAZY, DEFAULT_POLICY], ids=["lazy", "default"])
+def test_a_consumer_that_is_not_busy_gets_no_thread(
+    make_loader: MakeLoader, own_threads: OwnThreads, policy: TuningPolicy
 ):
-    def step(element: int) -> int:
-        clock[0] += 1.0
+    def slow(element: int) -> int:
+        sum(range(20_000))  # some hundred times as long as the consumer takes
         return element
 
-    for _ in make_loader(range(50), step):
+    for _ in make_loader(range(50), slow, policy=policy):
         assert not own_threads()
 
 
-def test_a_consumer_that_is_busy_gets_a_thread_after_the_first_block(
-    make_loader: MakeLoader, own_threads: OwnThreads, clock: list[float]
-):
-    def step(element: int) -> int:
-        clock[0] += 1.0
-        return element
-
-    iterator = iter(make_loader(range(50), step))
+def test_a_consumer_that_is_busy_gets_a_thread(make_loader: MakeLoader, own_threads: OwnThreads):
+    iterator = iter(make_loader(range(100_000), policy=DEFAULT_POLICY))
     assert next(iterator) == 0
     assert not own_threads()
-    clock[0] += 10.0
+    threading.Event().wait(0.01)  # stands for a training step, longer than any block here
 
     assert next(iterator) == 1
     assert own_threads()
-    assert list(iterator) == list(range(2, 50))
+    assert list(iterator) == list(range(2, 100_000))
+
+
+def test_the_thread_ends_when_the_consumer_is_no_longer_busy(
+    make_loader: MakeLoader, own_threads: OwnThreads
+):
+    policy = TuningPolicy(max_block_positions=1, stop_after_blocks=8)
+
+    def slow(element: int) -> int:
+        sum(range(20_000))
+        return element
+
+    iterator = iter(make_loader(range(300), slow, policy=policy))
+    seen = [next(iterator)]
+    while not own_threads():
+        threading.Event().wait(0.01)
+        seen.append(next(iterator))
+
+    seen += [next(iterator) for _ in range(200)]
+
+    assert not own_threads()
+    assert seen + list(iterator) == list(range(300))
+
+
+def test_a_thread_that_the_user_requested_stays(make_loader: MakeLoader, own_threads: OwnThreads):
+    policy = replace(LAZY, max_block_positions=1, stop_after_blocks=0)
+    iterator = iter(make_loader(range(300), policy=policy))
+    iterator.start_prefetch()
+
+    seen = [next(iterator) for _ in range(200)]
+
+    assert own_threads()
+    assert seen + list(iterator) == list(range(300))
 
 
 def test_start_prefetch_in_the_middle_of_a_block_repeats_none_of_it(
@@ -74,78 +95,76 @@ def test_start_prefetch_in_the_middle_of_a_block_repeats_none_of_it(
     assert seen + list(iterator) == list(range(100_000))
 
 
+ONE_TRIAL = replace(
+    TRIES_AT_ONCE,
+    first_trial_s=1e-9,
+    max_trial_interval_s=math.inf,
+    backoff_factor=math.inf,
+    min_speedup=math.inf,
+    rate_change_factor=math.inf,
+    min_waiting_s=math.inf,
+    max_block_positions=2,
+    stop_after_blocks=0,
+    busy_share=math.inf,
+)
+"""Threads are tried once, soon, and always lose. No record waits, the consumer is never busy."""
+
+
 @pytest.fixture
-def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let threads be tried once, soon and in vain; give the ways that a stream went."""
-    gone: list[str] = []
-    go = AutotunedStage._go
-
-    def note_and_go(stage: AutotunedStage, way: Any) -> None:
-        gone.append(way.kind)
-        go(stage, way)
-
-    monkeypatch.setattr(AutotunedStage, "_go", note_and_go)
-    monkeypatch.setattr(AutotunedStage, "_may_help", lambda stage, way: True)
-    monkeypatch.setattr(_tune, "WINDOW_SECONDS", 1e-9)
-    monkeypatch.setattr(_tune, "WINDOW_BLOCKS", 1)
-    monkeypatch.setattr(_tune, "WARM_UP_SECONDS", 0.0)
-    monkeypatch.setattr(_tune, "FIRST_TRIAL_SECONDS", 1e-9)
-    monkeypatch.setattr(_tune, "LONGEST_PAUSE_SECONDS", math.inf)
-    monkeypatch.setattr(_tune, "BACKOFF_FACTOR", math.inf)
-    monkeypatch.setattr(_tune, "WAITING_SHARE_FOR_TRIAL", -math.inf)
-    monkeypatch.setattr(_tune, "MIN_SPEEDUP", math.inf)
-    monkeypatch.setattr("gristmill._engine.stages.ranges.MAX_BLOCK_POSITIONS", 2)
-    monkeypatch.setattr(_stream, "BUSY_SHARE", math.inf)
-    return gone
+def visits() -> Iterator[list[str]]:
+    """Return the strategies that a stream runs on, in that order."""
+    with recorded_strategies() as strategies:
+        yield strategies
 
 
-def numbers(step: Callable[[int], int] = lambda number: number) -> DataLoader:
-    return DataLoader(
+def numbers(policy: TuningPolicy = ONE_TRIAL) -> DataLoader:
+    loader = DataLoader(
         data_source=range(400),
         sampler=IndexSampler(400, num_epochs=1),
-        operations=[step],
+        operations=[lambda number: number],
         read_options=ReadOptions(num_threads=2),
     )
+    return with_policy(loader, policy)
 
 
-def test_after_a_trial_in_vain_the_thread_ends(own_threads: OwnThreads, ways: list[str]):
+def test_after_a_failed_trial_the_thread_ends(own_threads: OwnThreads, visits: list[str]):
     iterator = iter(numbers())
     seen = [next(iterator) for _ in range(300)]
 
-    assert ways == ["inline", "threads", "inline"]
+    assert visits == ["inline", "2 threads", "inline"]
     assert not own_threads()
     assert seen + list(iterator) == list(range(400))
 
 
-def test_a_thread_that_pays_stays(
-    own_threads: OwnThreads, ways: list[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(_stream, "BUSY_SHARE", 0.0)
-    iterator = iter(numbers())
+def test_a_thread_that_pays_off_stays(own_threads: OwnThreads, visits: list[str]):
+    iterator = iter(numbers(replace(ONE_TRIAL, busy_share=EAGER.busy_share)))
     seen = [next(iterator) for _ in range(300)]
 
-    assert ways == ["inline", "threads", "inline"]
+    assert visits == ["inline", "2 threads", "inline"]
     assert own_threads()
     assert seen + list(iterator) == list(range(400))
 
 
-def test_a_step_that_hangs_keeps_the_stage_and_the_next_thread_goes_on(
-    own_threads: OwnThreads, ways: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("own_threads")
+def test_a_step_that_hangs_keeps_the_stage_and_the_next_thread_continues(
+    monkeypatch: pytest.MonkeyPatch,
 ):
     wait, num_waits = BackgroundPrefetcher.wait, 0
 
-    def wait_in_vain(self: BackgroundPrefetcher[Any], timeout_s: float | None = None) -> bool:
+    def wait_without_success(
+        self: BackgroundPrefetcher[Any], timeout_s: float | None = None
+    ) -> bool:
         nonlocal num_waits
         num_waits += 1
         return wait(self, timeout_s) and num_waits > 3
 
-    monkeypatch.setattr(BackgroundPrefetcher, "wait", wait_in_vain)
+    monkeypatch.setattr(BackgroundPrefetcher, "wait", wait_without_success)
     assert list(numbers()) == list(range(400))
     assert num_waits == 4
 
 
-@pytest.mark.usefixtures("ways")
-def test_ctrl_c_at_any_line_while_the_thread_ends_loses_nothing(own_threads: OwnThreads):
+@pytest.mark.usefixtures("own_threads")
+def test_ctrl_c_at_any_line_while_the_thread_ends_loses_nothing():
     reclaim = Stream._reclaim
     watched = {module.__file__ for module in (_stream, background_prefetch, resumable_puller)}
     num_lines, stop_at = 0, 0

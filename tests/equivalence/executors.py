@@ -1,4 +1,4 @@
-"""All the ways to run one pipeline, and what a run gives, taken down to the bit."""
+"""All the ways to execute one pipeline, and what a run returns, recorded to the bit."""
 
 import contextlib
 import importlib
@@ -6,7 +6,7 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,15 +18,18 @@ from hypothesis import strategies as st
 import tests.properties.pipelines
 import tests.properties.trees
 from gristmill import DataLoader, DataLoaderIterator, ReadOptions, WorkerOptions
-from gristmill._engine import segment as _segment
-from gristmill._engine import stream as _stream
 from gristmill._engine.access import windows as _windows
-from gristmill._engine.executors.processes.executor import ProcessExecutor
-from gristmill._engine.stages import ranges as _feed
-from gristmill._engine.tuning import autotune as _tune
-from gristmill._engine.tuning import waiting as _waiting
-from gristmill._engine.tuning.autotune import AutotunedStage
+from gristmill._engine.executors.ipc.arena import Arena
+from gristmill._engine.executors.processes.threaded_reader import ThreadedReader
 from gristmill.errors import GristmillWarning
+from tests.policies import (
+    EAGER,
+    TRIES_AT_ONCE,
+    TuningPolicy,
+    fixed_blocks,
+    recorded_strategies,
+    with_policy,
+)
 from tests.properties.pipelines import Pipeline
 
 
@@ -43,39 +46,27 @@ for module in (__name__, tests.properties.pipelines.__name__, tests.properties.t
 
 
 MOST_HOPS = 500
-"""More than any stream here has elements: what comes in the way of a livelock."""
+"""More than any stream here has elements, to detect a livelock."""
+
+ALWAYS_WAITS: dict[str, float] = {"waiting_share": -math.inf, "min_waiting_s": -math.inf}
+"""Every block counts as waiting."""
 
 
-class FixedPace:
-    """A pace that never learns."""
+def force_worker(number: int, num_workers: int, *, policy: TuningPolicy, uses_arena: bool) -> None:
+    """In a worker: make rare cases frequent."""
 
-    def __init__(self, size: int, seconds: float, *, limit: int) -> None:
-        self.size = min(size, limit)
-
-    def observe(self, size: int, seconds: float, *, has_collected: bool = False) -> None:
-        """Learn nothing."""
-
-    def lengthen(self) -> None:
-        """Stay as it is."""
-
-
-def force_worker(number: int, num_workers: int, *, uses_arena: bool, is_wide: bool) -> None:
-    """In a worker: make rare things frequent."""
-
-    def force(module: str, **constants: Any) -> None:
-        for name, value in constants.items():
+    def force(module: str, **values: Any) -> None:
+        for name, value in values.items():
             assert hasattr(importlib.import_module(module), name), f"{module} has no {name}"
             setattr(importlib.import_module(module), name, value)
 
-    if uses_arena:  # what is small goes the way of what is large, and slots are soon idle
+    worker = "gristmill._engine.executors.processes.worker_main"
+    force(worker, Arena=partial(Arena, policy))
+    force(worker, ThreadedReader=partial(ThreadedReader, policy=policy))
+    if uses_arena:  # small arrays are sent as large ones are
         force("gristmill._data.batching.leaves", _SMALL_BYTES=0)
         force("gristmill._engine.executors.processes.worker_main", MESSAGE_BYTES=1)
         force("gristmill._engine.executors.ipc.serialize", IN_BAND_BYTES=1)
-        force("gristmill._engine.executors.ipc.arena", SMALLEST_SLOT=4096, IDLE_BLOCKS=3)
-    if is_wide:  # after the first range, threads read
-        force(
-            "gristmill._engine.tuning.waiting", WAITING_SECONDS=-math.inf, WAITING_SHARE=-math.inf
-        )
 
 
 NO_THREADS = ReadOptions(num_threads=0)
@@ -83,7 +74,7 @@ NO_THREADS = ReadOptions(num_threads=0)
 
 @dataclass(frozen=True)
 class Run:
-    """A way to run a pipeline: what the user may ask for, and what is forced from inside."""
+    """A way to execute a pipeline: the user's options, and another tuning policy."""
 
     kind: str
     read: ReadOptions = NO_THREADS
@@ -96,48 +87,52 @@ class Run:
     is_hopping: bool = False
     stays_where_it_went: bool = False
     is_idle: bool = False
-    """Whether the consumer is never busy: a thread that was only needed for a while ends."""
+    """Whether the consumer is never busy: a thread that was only needed for a while ends.
+    Otherwise it always is, so that a thread prefetches from the start."""
+
+    @property
+    def policy(self) -> TuningPolicy:
+        """The policy of the stream in this process."""
+        policy = TuningPolicy()
+        if self.kind == "threads":  # as many as allowed, from the first element on
+            never: dict[str, float] = {"first_trial_s": math.inf, "baseline_trial_s": math.inf}
+            policy = replace(policy, **ALWAYS_WAITS, **never)
+        if self.is_hopping:  # another strategy with every second block
+            needed = -math.inf if self.stays_where_it_went else math.inf
+            policy = replace(TRIES_AT_ONCE, min_speedup=needed, min_relative_speed=needed)
+        policy = replace(
+            policy,
+            busy_share=math.inf if self.is_idle else EAGER.busy_share,
+            stop_after_blocks=0,
+            max_tried_workers=2,
+        )
+        return policy if self.block_size is None else fixed_blocks(self.block_size, policy)
+
+    @property
+    def worker_policy(self) -> TuningPolicy:
+        """The policy in workers."""
+        policy = TuningPolicy()
+        if self.uses_arena:  # slots are soon idle
+            policy = replace(policy, min_slot_bytes=4096, slot_idle_blocks=3)
+        if self.is_wide:  # after the first range, threads read
+            policy = replace(policy, **ALWAYS_WAITS)
+        return policy
 
     @contextlib.contextmanager
     def forced(self) -> Iterator[list[str]]:
-        """Force what cannot be asked for, while streams are opened and run; give where they go."""
-        visited: list[str] = []
-        with pytest.MonkeyPatch.context() as patch:
-            if self.block_size is not None:
-                patch.setattr(_feed, "BlockSizer", partial(FixedPace, self.block_size))
+        """Force what no option or policy sets, and return the strategies that streams run on."""
+        with pytest.MonkeyPatch.context() as patch, recorded_strategies(MOST_HOPS) as visited:
             patch.setattr(_windows, "WINDOW", self.window)
-            if self.kind == "threads":  # as many as may be, after the first element, for good
-                patch.setattr(_waiting, "WAITING_SHARE", -math.inf)
-                patch.setattr(_waiting, "WAITING_SECONDS", -math.inf)
-                patch.setattr(_tune, "FIRST_TRIAL_SECONDS", math.inf)
-            if self.is_hopping:
-                self._hop(patch)
-            if self.is_idle:
-                patch.setattr(_stream, "BUSY_SHARE", math.inf)
-            _note_hops(patch, visited)
             yield visited
 
-    def _hop(self, patch: pytest.MonkeyPatch) -> None:
-        """Let a stream go from one way of running to another with every second block."""
-        patch.setattr(_tune, "WINDOW_SECONDS", 1e-9)  # a rate needs some time
-        patch.setattr(_tune, "WINDOW_BLOCKS", 1)
-        patch.setattr(_tune, "WARM_UP_SECONDS", 0.0)
-        patch.setattr(_tune, "FIRST_TRIAL_SECONDS", 0.0)
-        patch.setattr(_tune, "WAITING_SHARE_FOR_TRIAL", -math.inf)
-        needed = -math.inf if self.stays_where_it_went else math.inf
-        patch.setattr(_tune, "MIN_SPEEDUP", needed)
-        patch.setattr(_tune, "MIN_RELATIVE_SPEED", needed)
-        patch.setattr(_segment, "_num_cores", lambda: 2)
-        patch.setattr(_tune, "_is_ready", _wait_until_ready)
-        patch.setattr(AutotunedStage, "_may_help", lambda stage, way: True)
-        patch.setattr(AutotunedStage, "_close", lambda self, way: None)  # workers start only once
-
     def loader(self, pipeline: Pipeline, source: Any = None, **arguments: Any) -> DataLoader:
-        """Give the loader that runs a pipeline this way; `forced` must be on meanwhile."""
-        worker_init_fn = partial(force_worker, uses_arena=self.uses_arena, is_wide=self.is_wide)
-        with warnings.catch_warnings():  # some of them give nothing at all, and are warned of
+        """Return the loader that executes a pipeline this way, within `forced`."""
+        worker_init_fn = partial(
+            force_worker, policy=self.worker_policy, uses_arena=self.uses_arena
+        )
+        with warnings.catch_warnings():  # some have no elements at all, which warns
             warnings.simplefilter("ignore", GristmillWarning)
-            return DataLoader(
+            loader = DataLoader(
                 data_source=pipeline.source() if source is None else source,
                 sampler=pipeline.sampler,
                 shard_options=pipeline.shard,
@@ -148,23 +143,7 @@ class Run:
                 worker_options=WorkerOptions(worker_init_fn=worker_init_fn),
                 **arguments,
             )
-
-
-def _note_hops(patch: pytest.MonkeyPatch, visited: list[str]) -> None:
-    go = AutotunedStage._go
-
-    def note_and_go(stage: AutotunedStage, way: Any) -> None:
-        visited.append(str(way))
-        assert len(visited) < MOST_HOPS, "the stream is begun again and again"
-        go(stage, way)
-
-    patch.setattr(AutotunedStage, "_go", note_and_go)
-
-
-def _wait_until_ready(executor: Any) -> bool:
-    while isinstance(executor, ProcessExecutor) and not executor.is_ready:
-        executor._pool.wait(1.0)
-    return True
+        return with_policy(loader, self.policy)
 
 
 INLINE = Run("inline")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill import ArraySource, Batch, DataLoader, Filter, IndexSampler, Map
-from tests.equivalence.executors import FixedPace
+from tests.policies import EAGER, fixed_blocks
 from tests.properties.pipelines import (
     AHEAD,
     INLINE,
@@ -97,9 +96,9 @@ def test_blocks_and_windows_of_any_size_give_the_same(
     expected = outcome_with_states(iter(pipeline.loader()))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gristmill._engine.stages.ranges.BlockSizer", partial(FixedPace, size))
         patch.setattr("gristmill._engine.access.windows.WINDOW", window)
-        assert outcome_with_states(iter(pipeline.loader(read_options))) == expected
+        loader = pipeline.loader(read_options, policy=fixed_blocks(size, EAGER))
+        assert outcome_with_states(iter(loader)) == expected
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 64])
@@ -108,10 +107,8 @@ def test_blocks_and_windows_of_any_size_give_the_same(
 def test_a_limit_to_the_size_of_blocks_changes_nothing(pipeline: Pipeline, limit: int):
     expected = outcome_with_states(iter(pipeline.loader()))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gristmill._engine.stages.ranges.MAX_BLOCK_POSITIONS", limit)
-        patch.setattr("gristmill._engine.stages.ranges.MAX_BLOCK_RECORDS", limit)
-        assert outcome_with_states(iter(pipeline.loader())) == expected
+    policy = replace(EAGER, max_block_positions=limit, max_block_records=limit)
+    assert outcome_with_states(iter(pipeline.loader(policy=policy))) == expected
 
 
 # One by one, what properties hardly meet.

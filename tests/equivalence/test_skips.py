@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,6 @@ from gristmill import (
     RecordMetadata,
     SkipErrors,
 )
-from gristmill._engine import stream as _stream
 from gristmill._plan.traverse import sample_of, steps_of
 from gristmill.checkpoint import SkippedRecord
 from tests.equivalence.executors import (
@@ -436,8 +434,7 @@ def test_a_thread_that_takes_over_in_the_middle_skips_none_twice(
     case: Case, way: Run, budget: int, cut: int
 ):
     gives = meaning(case, budget=budget)
-    with pytest.MonkeyPatch.context() as patch, running(case, way, budget) as iterator:
-        patch.setattr(_stream, "BUSY_SHARE", math.inf)
+    with running(case, replace(way, is_idle=True), budget) as iterator:
         for _ in range(place := cut % len(gives.skipped)):
             next(iterator)
         iterator.start_prefetch()

@@ -19,6 +19,7 @@ from gristmill import Batch, DataLoader, DataLoaderIterator, IndexSampler, Worke
 from gristmill.errors import WorkerError
 from tests.faults.gates import Gate, Notes
 from tests.faults.processes import PATIENCE_S, is_idle, kill_quietly, until, workers_of
+from tests.policies import TuningPolicy, with_policy
 
 MakeLoader = Callable[..., DataLoader]
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -97,12 +98,10 @@ def test_elements_right_before_a_deadly_record_are_delivered(make_loader: MakeLo
 
 
 def test_elements_before_a_record_that_kills_two_workers_at_once_are_delivered(
-    make_loader: MakeLoader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_loader: MakeLoader, tmp_path: Path
 ):
     """A free worker takes over what waits behind a slow one, so two may die of one range."""
-    monkeypatch.setattr(
-        "gristmill._engine.stages.ranges.MAX_BLOCK_POSITIONS", 2
-    )  # 0 1 2 3 (4 5) (6 7)
+    policy = TuningPolicy(max_block_positions=2)  # 0 1 2 3 (4 5) (6 7)
     first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
     notes = Notes(tmp_path / "tries")
 
@@ -116,7 +115,7 @@ def test_elements_before_a_record_that_kills_two_workers_at_once_are_delivered(
             os._exit(1)
         return element
 
-    iterator = iter(make_loader(range(8), deadly))
+    iterator = iter(with_policy(make_loader(range(8), deadly), policy))
     seen: list[int] = []
 
     def consume() -> None:

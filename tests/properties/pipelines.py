@@ -30,6 +30,7 @@ from gristmill import (
     SequentialSampler,
     ShardOptions,
 )
+from tests.policies import EAGER, TuningPolicy, with_policy
 from tests.properties.trees import change, items_of, total
 
 INLINE = ReadOptions(num_threads=0)
@@ -253,16 +254,22 @@ class Pipeline:
     def source(self) -> Any:
         return SOURCES[self.source_name](self.num_records)
 
-    def loader(self, read_options: ReadOptions = INLINE, source: Any = None) -> DataLoader:
+    def loader(
+        self,
+        read_options: ReadOptions = INLINE,
+        source: Any = None,
+        policy: TuningPolicy = EAGER,
+    ) -> DataLoader:
         with warnings.catch_warnings():  # some of them give nothing at all, and are warned of
             warnings.simplefilter("ignore", gristmill.errors.GristmillWarning)
-            return DataLoader(
+            loader = DataLoader(
                 data_source=self.source() if source is None else source,
                 sampler=self.sampler,
                 shard_options=self.shard,
                 operations=self.operations,
                 read_options=read_options,
             )
+        return with_policy(loader, policy)
 
     @property
     def draws_after_a_split(self) -> bool:

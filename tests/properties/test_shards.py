@@ -20,6 +20,7 @@ from gristmill import (
     ShardOptions,
 )
 from gristmill.errors import GristmillWarning
+from tests.policies import EAGER, with_policy
 from tests.properties.pipelines import AHEAD
 
 LAW = settings(deadline=None, print_blob=True, max_examples=60)
@@ -61,7 +62,7 @@ def read_shards(
                 operations=operations,
                 read_options=AHEAD,
             )
-        streams.append(list(loader))
+        streams.append(list(with_policy(loader, EAGER)))
     return streams
 
 

@@ -109,7 +109,7 @@ def _open_stateful_segment(
     stage = NamedStage(stage, node.label)
     if not steps:
         return stage
-    rechunked = RechunkStage(stage)
+    rechunked = RechunkStage(stage, policy=settings.policy)
     stage = AdaptiveBlockStage(stack_steps(rechunked, steps, clocks), rechunked)
     return _with_filter_limits(stage, node, steps, settings)
 

@@ -7,7 +7,8 @@ from typing import final
 
 from gristmill._engine.access.cut import Cut, cut_plan
 from gristmill._engine.access.reader import open_cut
-from gristmill._engine.executors.base import Executor, InlineExecutor
+from gristmill._engine.executors.base import Executor
+from gristmill._engine.executors.inline import InlineExecutor
 from gristmill._engine.executors.processes.executor import ProcessExecutor
 from gristmill._engine.executors.processes.pool import pool_for_stream
 from gristmill._engine.executors.threads import ThreadExecutor
@@ -39,7 +40,7 @@ class Segment(SegmentBuilder):
             self.counters.executor = "processes"
             return self._open_processes(num_workers, in_order=in_order)[0]
         cut = self._cut(in_order=in_order)
-        inline = self._stack(cut, InlineExecutor(open_cut(cut)))
+        inline = self._stack(cut, InlineExecutor(open_cut(cut), policy=settings.policy))
         strategies = [ExecutionStrategy(kind="inline", size=1, open=lambda: (inline, None))]
         if settings.runs_ahead:
             strategies += self._thread_strategies(in_order=in_order)
@@ -47,7 +48,8 @@ class Segment(SegmentBuilder):
             strategies += self._process_strategies(in_order=in_order)
         if len(strategies) == 1:
             return inline
-        return AutotunedStage(strategies, (0,) * (1 + cut.num_flat_maps), self.counters)
+        start = (0,) * (1 + cut.num_flat_maps)
+        return AutotunedStage(strategies, start, self.counters, policy=settings.policy)
 
     def _thread_strategies(self, *, in_order: bool) -> list[ExecutionStrategy]:
         """Return a strategy for each number of threads. They share one executor."""
@@ -56,7 +58,11 @@ class Segment(SegmentBuilder):
         if not sizes:
             return []
         cut = self._cut(in_order=in_order, below_batches=True)
-        threads = ThreadExecutor(open_cut(cut), most_positions_ahead=read.prefetch_buffer_size)
+        threads = ThreadExecutor(
+            open_cut(cut),
+            most_positions_ahead=read.prefetch_buffer_size,
+            policy=self.settings.policy,
+        )
         stage = self._stack(cut, threads)
         return [
             ExecutionStrategy(kind="threads", size=size, open=lambda: (stage, threads))
@@ -65,13 +71,14 @@ class Segment(SegmentBuilder):
 
     def _process_strategies(self, *, in_order: bool) -> list[ExecutionStrategy]:
         """Return a strategy for each number of workers, all cores first. None is open yet."""
+        max_workers = self.settings.policy.max_tried_workers or _num_cores()
         return [
             ExecutionStrategy(
                 kind="processes",
                 size=size,
                 open=partial(self._open_processes, size, in_order=in_order),
             )
-            for size in _powers_of_two(_num_cores())[::-1] or [1]
+            for size in _powers_of_two(max_workers)[::-1] or [1]
         ]
 
     def _open_processes(self, num_workers: int, *, in_order: bool) -> tuple[Stage, ProcessExecutor]:
@@ -87,6 +94,7 @@ class Segment(SegmentBuilder):
             ),
             buffer_size=settings.multiprocessing.per_worker_buffer_size,
             read=settings.read,
+            policy=settings.policy,
         )
         return self._stack(cut, executor, needs_thread=True), executor
 

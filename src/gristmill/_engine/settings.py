@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import final
 
 from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 from gristmill._plan.nodes.hints import FilterLimits
 from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
 
@@ -27,6 +28,8 @@ class Settings:
     """How many streams run side by side, and share the threads that one would have."""
     limits: FilterLimits | None = None
     """How many elements each filter may leave out."""
+    policy: TuningPolicy = DEFAULT_POLICY
+    """The constants by which the stream adapts to what it measures."""
 
     @property
     def runs_ahead(self) -> bool:

@@ -1,6 +1,5 @@
 """A running plan: its elements one by one, and the position after the last of them."""
 
-import math
 import time
 import weakref
 from collections.abc import Callable
@@ -15,60 +14,57 @@ from gristmill._engine.handout import Handout
 from gristmill._engine.settings import Settings
 from gristmill._engine.skip_ledger import SkipLedger
 from gristmill._engine.stages.base import StageProducer
+from gristmill._engine.tuning.measure import BlockStats
+from gristmill._engine.tuning.prefetch_choice import (
+    ConsumerLoad,
+    ThreadAction,
+    after_block,
+    after_request,
+    choose_thread,
+)
 from gristmill._engine.warm_memory import keep_memory_warm
 from gristmill._metrics.counters import Counters
 from gristmill._plan.nodes.base import Node
 from gristmill.errors import ClosedError
 from gristmill.types import Cursor, Element
 
-BUSY_SHARE = 0.5
-"""A thread pays off if the consumer is busy for about half the time that a block takes."""
-
-EWMA_DECAY = 0.95
-"""Weight of the past: one pause of the operating system does not make a busy consumer."""
-
-BUFFER_BLOCKS = 3
-"""Blocks that a thread makes ahead: the one it is making and two that are ready. One would do; the
-second evens out the varying times of blocks."""
-
 
 @final
 class Stream:
     """The elements of a plan from a cursor on.
 
-    Where the settings allow it, a background thread makes the next elements while the consumer is
-    busy: from `start` on, or as soon as the consumer is seen to be busy. A consumer that does
-    nothing but take elements gains nothing from it, and two threads that take turns at the
-    interpreter are slower by a quarter. Threads and processes that compute are always driven by
-    such a thread, which ends if they were only tried.
+    If the settings allow it, a background thread computes the next elements while the consumer is
+    busy: from `start` on, or once the consumer was measured to be busy (`tuning/prefetch_choice`).
+    Threads and processes that compute are always driven by such a thread, which ends if they were
+    only tried.
 
-    After an error the stream stands before the element that failed: the next try computes it again.
+    After an error the stream stands before the element that failed: the next call computes it
+    again.
 
-    Ctrl-C may come anywhere. `ResumablePuller` describes the protocol that makes this safe; the
-    position that is certain here is that of the `Handout`.
+    Ctrl-C may interrupt it anywhere. `ResumablePuller` describes the protocol that makes this safe;
+    the position that is certain is that of the `Handout`.
     """
 
     def __init__(self, plan: Node, settings: Settings) -> None:
-        """Open the stages of a plan. Nothing is read before the first element is asked for."""
+        """Open the stages of a plan. Nothing is read before the first element is requested."""
         keep_memory_warm()
         self.counters = Counters()
         self._settings = settings
         self._skip_budget = settings.on_error.budget if settings.on_error else 0
         self._stage = open_stages(plan, settings, self.counters)
         self._puller = ResumablePuller[BlockResult, Cursor](
-            StageProducer(self._stage), buffer_size=BUFFER_BLOCKS, name="gristmill-stream"
+            StageProducer(self._stage),
+            buffer_size=settings.policy.prefetch_blocks,
+            name="gristmill-stream",
         )
         # Otherwise threads and processes would outlive a stream that is no longer referenced.
         self._end_at_collection = weakref.finalize(self, self._puller.end)
         self._handout = Handout(self._stage.start)
         self._ledger = SkipLedger(self._skip_budget)
         self._is_closed = False
-        self._prefetch_is_temporary = False
-        """Whether a thread has the stage because the stage needs one, not because it pays off."""
-        self._busy_seconds = 0.0
-        self._making_seconds = math.inf  # nothing was made yet
-        self._made_seconds = 0.0
-        self._handed_over_at = time.perf_counter()
+        self._prefetch_is_requested = False
+        """Whether the user wants a thread. Otherwise it ends when it does not pay off."""
+        self._load = ConsumerLoad(last_ready_at=time.perf_counter())
 
     @property
     def cursor(self) -> Cursor:
@@ -115,9 +111,15 @@ class Stream:
         return self._puller.is_owner
 
     def start(self) -> None:
-        """Start a background thread, if the settings allow one or the stage needs one."""
+        """Start a background thread for good, if the settings allow one or the stage needs one."""
+        self._prefetch_is_requested = True
+        self._start_thread()
+
+    def _start_thread(self) -> None:
         if (self._settings.runs_ahead or self._stage.needs_thread) and not self._is_closed:
-            self._puller.start(self._handout.end)
+            # A stage that stands there need not seek, and keeps what its threads have begun.
+            is_there = self._puller.is_owner and not self._puller.needs_resync
+            self._puller.start(None if is_there else self._handout.end)
 
     def close(self) -> None:
         """End all threads and processes of this stream. The cursor can still be read."""
@@ -128,7 +130,7 @@ class Stream:
         self._end_at_collection.detach()  # last: Ctrl-C may come before
 
     def _refill(self) -> None:
-        """Get the next block that has elements, or raise what stands in its place."""
+        """Get the next block that has elements, or raise the error in its place."""
         if self._is_closed:
             raise ClosedError("The iterator was closed. Make a new one from the loader.")
         if self._puller.needs_resync:
@@ -150,32 +152,28 @@ class Stream:
             self._handout = Handout(self.cursor, result)
         self._puller.needs_resync = False
         self.counters.count_block(self._handout.waiting, asked_at=asked_at)
-        self._handed_over_at = time.perf_counter()
-        self._made_seconds = made_s = max(self._handed_over_at - asked_at, 1e-9)
-        if math.isinf(self._making_seconds):
-            self._making_seconds, self._busy_seconds = 0.0, 0.0
-        self._making_seconds = EWMA_DECAY * self._making_seconds + made_s
+        stats = BlockStats(len(self._handout.waiting), asked_at, time.perf_counter())
+        self._load = after_block(self._load, stats, self._settings.policy)
 
     def _choose_thread(self, asked_at: float) -> None:
-        """Start or stop the background thread, by what the consumer and the stage did so far."""
-        # A pause counts as at most the time of the block before it: a single long one, for a look
-        # at something, does not make a busy consumer.
-        pause = min(asked_at - self._handed_over_at, self._made_seconds)
-        self._busy_seconds = EWMA_DECAY * self._busy_seconds + pause
-        is_busy = self._busy_seconds / self._making_seconds >= BUSY_SHARE
-        needs_thread = self._stage.needs_thread
-        if self._prefetch_is_temporary and not (is_busy or needs_thread):
+        """Start or stop the background thread, if that pays off."""
+        policy = self._settings.policy
+        self._load = after_request(self._load, asked_at, policy)
+        action = choose_thread(
+            self._load,
+            policy,
+            needs_thread=self._stage.needs_thread,
+            has_thread=not self._puller.is_owner,
+            is_requested=self._prefetch_is_requested,
+        )
+        if action is ThreadAction.STOP:
             self._reclaim()
-        elif is_busy or needs_thread or not self._puller.is_owner:
-            self._prefetch_is_temporary = not is_busy and (
-                self._prefetch_is_temporary or self._puller.is_owner
-            )
-            self.start()
+        elif action is ThreadAction.START:
+            self._start_thread()
 
     def _reclaim(self) -> None:
-        """Continue without the thread. The blocks that it has prefetched are made again."""
+        """Continue without the thread. The blocks that it has prefetched are computed again."""
         self._puller.reclaim(STOP_TIMEOUT_S)
-        self._prefetch_is_temporary = not self._puller.is_owner
         self.seek(self.position)
-        if self._prefetch_is_temporary:
-            self.start()
+        if not self._puller.is_owner:  # it did not end in time: another one waits for its end
+            self._start_thread()

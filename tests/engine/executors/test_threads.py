@@ -14,6 +14,8 @@ from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.lineage import DenseLineage
 from gristmill._engine.executors import threads as _threads
 from gristmill._engine.executors.threads import ThreadExecutor
+from gristmill._engine.tuning.measure import has_mostly_waited
+from gristmill._engine.tuning.policy import DEFAULT_POLICY
 from gristmill.errors import ClosedError
 
 PATIENCE_S = 20.0
@@ -36,7 +38,7 @@ def open_executor() -> Iterator[Callable[..., ThreadExecutor]]:
     opened: list[ThreadExecutor] = []
 
     def open_one(read: Read, num_threads: int, most_ahead: int = 500) -> ThreadExecutor:
-        executor = ThreadExecutor(read, most_positions_ahead=most_ahead)
+        executor = ThreadExecutor(read, most_positions_ahead=most_ahead, policy=DEFAULT_POLICY)
         executor.resize(num_threads)
         opened.append(executor)
         return executor
@@ -400,22 +402,73 @@ def test_a_thread_that_is_started_while_another_one_closes_ends_too(
     assert stuck == []
 
 
-def test_it_tells_how_much_of_a_read_in_the_callers_thread_was_waiting(
-    open_executor: OpenExecutor,
-):
-    executor = open_executor(read_at_once, 1)
-    executor._read = _read_that_waits
-    executor.submit(range(1))
-    collect(executor)
-    assert executor.has_waited
+def has_waited(executor: ThreadExecutor) -> bool:
+    """Collect a result, and return whether its block mostly waited."""
+    result = executor.collect(has_more=False)
+    assert result is not None
+    assert result.stats is not None
+    return has_mostly_waited(result.stats, DEFAULT_POLICY)
 
-    executor._read = _read_that_computes
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_it_measures_whether_a_block_waited(open_executor: OpenExecutor, num_threads: int):
+    executor = open_executor(_read_that_waits, num_threads)
+    executor.submit(range(1))
+
+    assert has_waited(executor)
+
+
+def test_computing_in_one_thread_is_not_waiting(open_executor: OpenExecutor):
+    executor = open_executor(_read_that_computes, 1)
     seen: list[bool] = []
-    for _ in range(10):  # on a busy machine another thread may keep it waiting now and then
-        executor.submit(range(1))
-        collect(executor)
-        seen.append(executor.has_waited)
+    for first in range(10):  # on a busy machine another thread may keep it waiting now and then
+        executor.submit(range(first, first + 1))
+        seen.append(has_waited(executor))
+
     assert not all(seen)
+
+
+def test_taking_turns_at_the_interpreter_lock_is_not_waiting(open_executor: OpenExecutor):
+    all_at_work = threading.Barrier(4)
+
+    def read(positions: range) -> BlockResult:
+        all_at_work.wait(PATIENCE_S)
+        return _read_that_computes(positions)
+
+    executor = open_executor(read, 4)
+    for first in range(4):
+        executor.submit(range(first, first + 1))
+    results = [executor.collect(has_more=False) for _ in range(4)]
+    stats = [result.stats for result in results if result is not None]
+
+    for num_concurrent, block in enumerate(stats, start=1):
+        assert block is not None
+        explained_s = num_concurrent * block.cpu_s
+        assert block.waited_s == pytest.approx(max(0.0, block.wall_s - explained_s))
+
+
+def test_it_is_idle_once_cancelled_ranges_that_had_begun_are_done(open_executor: OpenExecutor):
+    begun, gate = threading.Barrier(3), threading.Event()
+
+    def read(positions: range) -> BlockResult:
+        begun.wait(PATIENCE_S)
+        assert gate.wait(PATIENCE_S)
+        return read_at_once(positions)
+
+    executor = open_executor(read, 2)
+    assert executor.is_idle
+    for first in range(4):
+        executor.submit(range(first, first + 1))
+    begun.wait(PATIENCE_S)
+    executor.cancel()
+    assert not executor.is_idle
+
+    threads = own_threads()
+    gate.set()
+    executor.resize(1)  # the threads end after what they have begun
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert executor.is_idle
 
 
 def _read_that_waits(positions: range) -> BlockResult:

@@ -1,86 +1,56 @@
-"""How long the ranges are that an executor is given."""
+"""Ranges of positions: their size follows what the blocks before them took."""
 
 import gc
-import itertools
+import math
 from collections.abc import Iterator
 
 import pytest
 
 from gristmill._api.dataset.map_dataset import MapDataset
-from gristmill._api.loader import load
-from gristmill._engine.stages import ranges as _feed
-from gristmill._engine.stages.ranges import GC_RETRY_BLOCKS, BlockSizer
+from gristmill._engine.blocks.block import Block
+from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.lineage import DenseLineage
+from gristmill._engine.executors.inline import InlineExecutor
+from gristmill._engine.stages.ranges import RangeStage
+from gristmill._engine.tuning.policy import TuningPolicy
+from gristmill._metrics.counters import Counters
+from tests.policies import fixed_blocks
 
 
-def test_blocks_grow_up_to_the_wanted_time():
-    pace = BlockSizer(1.0, limit=100)
-    pace.observe(1, 0.01)
-    assert pace.size == 8
-    pace.observe(8, 0.3)
-    assert pace.size == 16
-    pace.observe(16, 0.6)
-    assert pace.size == 16
+def sizes_of_blocks(policy: TuningPolicy, *, length: int, seconds: float = 0.0) -> list[int]:
+    """Return the sizes of the ranges that an executor gets if each takes some seconds."""
+    sizes: list[int] = []
+
+    def read(positions: range) -> BlockResult:
+        sizes.append(len(positions))
+        block = Block(list(positions), DenseLineage.of_records(positions, num_flat_maps=0))
+        return BlockResult(block, step_seconds=(seconds,))
+
+    stage = RangeStage(
+        InlineExecutor(read, policy=policy),
+        length=length,
+        num_needed=lambda count: count,
+        records_per_position=1,
+        num_flat_maps=0,
+        counters=Counters(["reading"]),
+    )
+    while stage.pull() is not None:
+        pass
+    return sizes
 
 
-def test_blocks_shrink_where_they_take_too_long():
-    pace = BlockSizer(1.0, limit=100)
-    pace.observe(1, 0.3)
-    pace.observe(2, 2.5)
-    assert pace.size == 1
+def test_ranges_grow_while_their_blocks_take_little_time():
+    policy = TuningPolicy(max_block_positions=100, gc_blocks=10**9)
+    assert sizes_of_blocks(policy, length=300) == [1, 8, 64, 100, 100, 27]
 
 
-def test_blocks_that_the_garbage_collector_runs_for_are_halved():
-    pace = BlockSizer(1.0, limit=100)
-    pace.observe(1, 0.01)
-    pace.observe(8, 0.01, has_collected=True)
-    pace.observe(64, 0.3, has_collected=True)
-    assert pace.size == 32
-    pace.observe(32, 0.01)
-    assert pace.size == 32
+def test_ranges_stay_small_while_their_blocks_take_long():
+    assert sizes_of_blocks(TuningPolicy(), length=3, seconds=math.inf) == [1, 1, 1]
 
 
-def test_after_many_blocks_without_garbage_longer_ones_are_tried_again():
-    pace = BlockSizer(1.0, limit=100)
-    pace.observe(1, 0.01)
-    pace.observe(8, 0.6, has_collected=True)
-    pace.observe(8, 0.6, has_collected=True)
-    sizes = [(pace.observe(pace.size, 0.01), pace.size)[1] for _ in range(6 * GC_RETRY_BLOCKS)]
-    assert sizes[GC_RETRY_BLOCKS - 2 :: GC_RETRY_BLOCKS] == [4, 8, 16, 32, 64, 100]
-
-
-def test_a_collection_now_and_then_changes_nothing():
-    pace = BlockSizer(1.0, limit=64)
-    pace.observe(1, 0.01)
-    for _ in range(5):
-        pace.observe(8, 0.6, has_collected=True)
-        pace.observe(8, 0.6)
-    assert pace.size == 8
-
-
-def test_a_block_of_one_is_not_halved():
-    pace = BlockSizer(1.0, limit=64)
-    for _ in range(5):
-        pace.observe(1, 0.6, has_collected=True)
-    assert pace.size == 1
-
-
-@pytest.mark.parametrize("worker_count", [0, 1])
-def test_garbage_of_other_threads_does_not_shorten_the_blocks_of_workers(
-    worker_count: int, monkeypatch: pytest.MonkeyPatch
-):
-    seen: list[bool] = []
-
-    def observe(
-        self: BlockSizer, size: int, seconds: float, *, has_collected: bool = False
-    ) -> None:
-        seen.append(has_collected)
-
-    monkeypatch.setattr(BlockSizer, "observe", observe)
-    collections = itertools.count()
-    monkeypatch.setattr(_feed, "_num_collections", lambda: next(collections))
-    assert list(load(range(20), num_epochs=1, worker_count=worker_count)) == list(range(20))
-
-    assert any(seen) is (worker_count == 0)
+def test_the_policy_can_fix_the_size_of_ranges():
+    assert sizes_of_blocks(fixed_blocks(7), length=20) == [7, 7, 6]
+    assert sizes_of_blocks(fixed_blocks(7), length=20, seconds=1e9) == [7, 7, 6]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Portions: steps above a stage with a state get no more than they can do in a moment."""
+"""Chunks: steps above a stateful stage get no more elements than they can compute in a moment."""
 
 import itertools
 import threading
@@ -8,7 +8,7 @@ import pytest
 from gristmill._api.dataset.iter_dataset import IterDataset
 from gristmill._api.dataset.map_dataset import MapDataset
 from gristmill._api.dataset.stream_datasets import WindowShuffleIterDataset
-from gristmill._engine.stages.rechunk import RechunkStage
+from tests.policies import fixed_blocks, iterate
 
 
 def _mixed(count: int = 5000) -> IterDataset[int]:
@@ -32,7 +32,7 @@ def test_a_slow_step_does_not_run_thousands_of_elements_ahead():
 
 
 @pytest.mark.parametrize("size", [1, 3, 4096])
-def test_portions_of_any_size_give_the_same_stream(size: int, monkeypatch: pytest.MonkeyPatch):
+def test_chunks_of_any_size_return_the_same_stream(size: int):
     def program() -> IterDataset[int]:
         return _mixed(300).filter(lambda x: x % 3 > 0).map(lambda x: 1000 // (250 - x))
 
@@ -40,20 +40,12 @@ def test_portions_of_any_size_give_the_same_stream(size: int, monkeypatch: pytes
     expected = list(itertools.islice(whole, 332))
     with pytest.raises(ZeroDivisionError):
         next(whole)
-    init = RechunkStage.__init__
-
-    def sized(self: RechunkStage, *arguments: object) -> None:
-        init(self, *arguments)  # pyright: ignore[reportArgumentType]
-        self.block_sizer.size = size
-        self.block_sizer.observe = lambda size, seconds, *, has_collected=False: None
-
-    monkeypatch.setattr(RechunkStage, "__init__", sized)
-    cut = iter(program())
+    policy = fixed_blocks(size)
+    cut = iterate(program(), policy)
     assert list(itertools.islice(cut, 332)) == expected
     with pytest.raises(ZeroDivisionError):
         next(cut)
-    resumed = iter(program())
-    first = iter(program())
+    resumed, first = iterate(program(), policy), iterate(program(), policy)
     assert list(itertools.islice(first, 100)) == expected[:100]
     resumed.set_state(first.get_state())
     assert list(itertools.islice(resumed, 232)) == expected[100:]

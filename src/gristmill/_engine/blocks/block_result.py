@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._engine.blocks.block import Block, concatenate
+from gristmill._engine.tuning.measure import BlockStats
 from gristmill.types import Cursor, Indices
 
 
@@ -65,6 +66,8 @@ class BlockResult:
     filter_counts: tuple[FilterCounts, ...] = ()
     has_waited: bool = False
     """Whether most of the time was spent waiting, for a disk or a network."""
+    stats: BlockStats | None = None
+    """What computing the range took; set by the executor that computed it."""
 
     @property
     def seconds(self) -> float:
@@ -81,6 +84,7 @@ class BlockResult:
             step_seconds=self.step_seconds,
             filter_counts=self.filter_counts,
             has_waited=self.has_waited,
+            stats=self.stats,
         )
 
     def with_step_seconds(self, step_seconds: tuple[float, ...]) -> "BlockResult":
@@ -93,6 +97,7 @@ class BlockResult:
             step_seconds=step_seconds,
             filter_counts=self.filter_counts,
             has_waited=self.has_waited,
+            stats=self.stats,
         )
 
     def then(self, run: Callable[[Block], "BlockResult"]) -> "BlockResult":
@@ -117,6 +122,20 @@ class BlockResult:
             skips=skips + result.skips,
             step_seconds=step_seconds,
             filter_counts=filter_counts + result.filter_counts,
+            stats=self.stats,
+        )
+
+    def with_stats(self, stats: BlockStats) -> "BlockResult":
+        """Return the same result with statistics."""
+        return BlockResult(
+            block=self.block,
+            error=self.error,
+            row=self.row,
+            skips=self.skips,
+            step_seconds=self.step_seconds,
+            filter_counts=self.filter_counts,
+            has_waited=self.has_waited,
+            stats=stats,
         )
 
 

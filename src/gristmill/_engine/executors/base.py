@@ -1,33 +1,31 @@
-"""Who computes the random-access part of a plan: ranges of positions in, outcomes out in order.
+"""Executors: compute the random-access part of a plan, range by range.
 
-Any part of it can be computed by anyone, at any time, again. So an executor only has to hand the
-ranges out and give the outcomes back in the order of the ranges; how many it takes ahead, and
-where they are computed, changes nothing in the stream.
+Any range of positions can be computed anywhere, at any time, and again. So an executor only has to
+distribute the ranges and return the block results in the order of the ranges. How many it takes
+ahead, and where they are computed, does not change the stream.
 """
 
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable
-from typing import final
 
 from gristmill._engine.blocks.block_result import BlockResult
-
-BLOCK_SECONDS = 0.0015
-"""What a block should take: long enough that handing it over costs nothing beside it (tens of us),
-short enough that a consumer which shares the interpreter with its maker is never kept waiting."""
+from gristmill._engine.tuning.policy import TuningPolicy
 
 
 class Executor(ABC):
-    """Computes ranges of positions and gives the outcomes back in order.
+    """Computes ranges of positions and returns the block results in order.
 
-    One thread at a time calls it, but for `interrupt` and `close`, which any thread may.
+    Only one thread at a time may call it, except for `interrupt` and `close`, which any thread may
+    call.
     """
 
-    block_seconds: float = BLOCK_SECONDS
-    """What a range should take."""
+    def __init__(self, policy: TuningPolicy) -> None:
+        self.policy = policy
+        """The constants by which the executor, and the stage that uses it, adapt."""
 
-    computes_here: bool = False
-    """Whether a range is computed by who collects it."""
+    @property
+    @abstractmethod
+    def target_block_s(self) -> float:
+        """Seconds that computing a range should take."""
 
     @property
     @abstractmethod
@@ -36,53 +34,34 @@ class Executor(ABC):
 
     @property
     def max_positions(self) -> int | None:
-        """The largest range it can take, if there is a limit."""
+        """Maximum number of positions of a range, if limited."""
         return None
 
     @abstractmethod
     def submit(self, positions: range) -> None:
-        """Take on a range."""
+        """Accept a range to compute."""
 
     @abstractmethod
     def collect(self, *, has_more: bool) -> BlockResult | None:
-        """Wait for the outcome of the earliest range that was submitted and not yet collected.
+        """Wait for the block result of the earliest range that was not collected yet.
 
-        Where the caller `has_more` ranges, it gives `None` when meanwhile there is room for one.
+        Args:
+            has_more: Whether the caller has further ranges to submit.
+
+        Returns:
+            The result, with its `stats`. `None` if the caller has more ranges and there is now room
+            for one.
         """
 
     @abstractmethod
     def cancel(self) -> None:
-        """Forget what is under way."""
+        """Drop all ranges that were submitted."""
 
-    def interrupt(self) -> None:  # noqa: B027 - only who waits has to
-        """Make `collect` in another thread end soon; it is cancelled next, or closed."""
+    def interrupt(self) -> None:  # noqa: B027 - only executors that wait override it
+        """Make `collect` in another thread return soon; `cancel` or `close` follows."""
 
-    def close(self) -> None:  # noqa: B027 - only who has something running has to
-        """End whatever runs."""
+    def close(self) -> None:  # noqa: B027 - only executors with threads or processes override it
+        """End all threads and processes."""
 
-    def dispose(self) -> None:  # noqa: B027 - only who holds something has to
-        """Let go of everything, after `close`."""
-
-
-@final
-class InlineExecutor(Executor):
-    """Computes a range when its outcome is asked for."""
-
-    computes_here = True
-
-    def __init__(self, read: Callable[[range], BlockResult]) -> None:
-        self._read = read
-        self._submitted: deque[range] = deque()
-
-    @property
-    def has_room(self) -> bool:
-        return not self._submitted
-
-    def submit(self, positions: range) -> None:
-        self._submitted.append(positions)
-
-    def collect(self, *, has_more: bool) -> BlockResult | None:
-        return self._read(self._submitted.popleft())
-
-    def cancel(self) -> None:
-        self._submitted.clear()
+    def dispose(self) -> None:  # noqa: B027 - only executors that hold resources override it
+        """Release all resources, after `close`."""

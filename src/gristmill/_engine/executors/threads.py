@@ -1,4 +1,4 @@
-"""Compute ranges in threads: for reads that wait, and for code that lets go of the interpreter."""
+"""Executor that computes ranges in threads: for reads that wait and code that releases the lock."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,35 +9,48 @@ from gristmill._base.background import Background
 from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.executors.base import Executor
+from gristmill._engine.tuning.measure import BlockStats, unexplained_wait_s
+from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill._engine.tuning.waiting import Stopwatch
 from gristmill.errors import ClosedError
 
 
 @final
 class _Task:
-    __slots__ = ("is_cancelled", "is_handed_out", "positions", "result")
+    """A range, and its result once a thread has computed it."""
 
-    def __init__(self, positions: range) -> None:
+    __slots__ = ("has_begun", "is_cancelled", "is_queued", "num_concurrent", "positions", "result")
+
+    def __init__(self, positions: range, *, num_concurrent: int) -> None:
         self.positions = positions
+        self.num_concurrent = num_concurrent
+        """How many tasks, this one included, threads compute at the same time."""
         self.result: BlockResult | None = None
-        self.is_handed_out = False
+        self.is_queued = False
+        """Whether the threads have it. Otherwise the collecting thread computes it."""
+        self.has_begun = False
         self.is_cancelled = False
 
 
 @final
 class ThreadExecutor(Executor):
-    """Computes up to `num_threads` ranges at a time; with one, in the thread that asks."""
+    """Computes up to `num_threads` ranges at a time; with one, in the thread that collects."""
 
-    block_seconds = 0.005
-
-    def __init__(self, read: Callable[[range], BlockResult], *, most_positions_ahead: int) -> None:
+    def __init__(
+        self,
+        read: Callable[[range], BlockResult],
+        *,
+        most_positions_ahead: int,
+        policy: TuningPolicy,
+    ) -> None:
+        super().__init__(policy)
         self.num_threads = 1
-        self.has_waited = False
-        """Whether the last range that was read in the thread that asks mostly waited."""
         self._read = read
         self._most_ahead = most_positions_ahead
         self._tasks: deque[_Task] = deque()
         self._positions_ahead = 0
+        self._abandoned: list[_Task] = []
+        """Cancelled tasks that a thread had begun."""
         self._todo: SimpleQueue[_Task | None] = SimpleQueue()
         self._done: SimpleQueue[None] = SimpleQueue()
         self._threads: list[Background] = []
@@ -45,13 +58,22 @@ class ThreadExecutor(Executor):
         self._is_closed = False
 
     @property
+    def target_block_s(self) -> float:
+        return self.policy.thread_block_s
+
+    @property
     def has_room(self) -> bool:
         if not self._tasks:
             return True
         if self.num_threads == 1 or self._positions_ahead >= self._most_ahead:
             return False
-        unfinished = sum(task.result is None for task in self._tasks)
-        return unfinished < 2 * self.num_threads  # one at work and one in store for each
+        return self._num_unfinished < self.policy.threads_tasks * self.num_threads
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no thread computes a task, not even a cancelled one."""
+        self._abandoned = [task for task in self._abandoned if task.result is None]
+        return not self._abandoned and not self._num_unfinished
 
     def resize(self, num_threads: int) -> None:
         """Use this many threads from now on."""
@@ -62,23 +84,24 @@ class ThreadExecutor(Executor):
         del self._threads[needed:]
 
     def submit(self, positions: range) -> None:
-        task = _Task(positions)
+        num_concurrent = min(self.num_threads, 1 + self._num_unfinished)
+        task = _Task(positions, num_concurrent=num_concurrent)
         self._tasks.append(task)
         self._positions_ahead += len(positions)
         if self.num_threads > 1:
             self._start_threads()
-            task.is_handed_out = True
+            task.is_queued = True
             self._todo.put(task)
 
     def collect(self, *, has_more: bool) -> BlockResult | None:
         head = self._tasks[0]
-        while not self._done.empty():  # what was done before is seen without being told
+        while not self._done.empty():  # tasks that are done by now need no notification
             self._done.get()
-        if not head.is_handed_out:
-            head.result = self._read_here(head.positions)
+        if not head.is_queued:
+            head.result = _compute(self._read, head)
         while head.result is None:
             if self._is_interrupted or self._is_closed:
-                raise ClosedError("The threads were told to stop.")
+                raise ClosedError("The threads were stopped.")
             self._done.get()
             if has_more and head.result is None and self.has_room:
                 return None
@@ -89,6 +112,8 @@ class ThreadExecutor(Executor):
     def cancel(self) -> None:
         for task in self._tasks:
             task.is_cancelled = True
+        begun = [task for task in self._tasks if task.has_begun]
+        self._abandoned = [task for task in self._abandoned + begun if task.result is None]
         self._tasks.clear()
         self._positions_ahead = 0
         self._is_interrupted = False
@@ -105,12 +130,9 @@ class ThreadExecutor(Executor):
         for _ in self._threads:
             self._todo.put(None)
 
-    def _read_here(self, positions: range) -> BlockResult:
-        watch = Stopwatch()
-        result = self._read(positions)
-        watch.stop()
-        self.has_waited = watch.has_waited
-        return result
+    @property
+    def _num_unfinished(self) -> int:
+        return sum(task.result is None for task in self._tasks)
 
     def _start_threads(self) -> None:
         while len(self._threads) < self.num_threads and not self._is_closed:
@@ -130,12 +152,32 @@ def _work(
     todo: "SimpleQueue[_Task | None]",
     done: "SimpleQueue[None]",
 ) -> None:
-    """Do one task after the other; holds no more than it needs, so that the rest can be freed."""
+    """Compute one task after the other. Holds no reference to the executor or to past results."""
     while (task := todo.get()) is not None:
         if not task.is_cancelled:
+            task.has_begun = True
             try:
-                task.result = read(task.positions)
+                task.result = _compute(read, task)
             except BaseException as error:  # whatever it is, the consumer raises it
                 task.result = BlockResult(Block.empty(), error)
+            if task.is_cancelled:
+                task.result = BlockResult(Block.empty())  # frees the elements
             done.put(None)
         del task
+
+
+def _compute(read: Callable[[range], BlockResult], task: _Task) -> BlockResult:
+    watch = Stopwatch()
+    result = read(task.positions)
+    watch.stop()
+    waited_s = unexplained_wait_s(
+        wall_s=watch.wall_s, cpu_s=watch.cpu_s, num_concurrent=task.num_concurrent
+    )
+    stats = BlockStats(
+        num_elements=len(result.block),
+        num_positions=len(task.positions),
+        wall_s=watch.wall_s,
+        cpu_s=watch.cpu_s,
+        waited_s=waited_s,
+    )
+    return result.with_stats(stats)

@@ -1,61 +1,73 @@
-"""Blocks of a stage with a state, in portions that suit the steps above it.
+"""Blocks of a stateful stage, in chunks of a size that suits the steps above it.
 
-Such a stage gives what it has at hand, as much as what is below made in a moment. The steps above
-may take a thousand times as long for it, and nobody should wait for thousands of elements to get
-the first: so they are given as many as they can do in about the time of a block.
+A stateful stage returns what it has buffered, as much as the stages below computed in one block.
+The steps above may take a thousand times as long for it, and the consumer should not wait for
+thousands of elements to get the first. So these steps get as many as they can compute in about the
+time of a block.
 """
 
 from dataclasses import replace
 from typing import final
 
 from gristmill._engine.blocks.block_result import BlockResult
-from gristmill._engine.executors.base import BLOCK_SECONDS
 from gristmill._engine.stages.base import Stage, UpperStage
-from gristmill._engine.stages.ranges import MAX_BLOCK_POSITIONS, BlockSizer
+from gristmill._engine.tuning.block_size import first_block_size, next_block_size
+from gristmill._engine.tuning.measure import BlockStats
+from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill.types import Cursor
 
 
 @final
 class RechunkStage(UpperStage):
-    """Gives the blocks from below in portions of at most so many elements."""
+    """Returns the blocks from below in chunks of a limited size."""
 
-    def __init__(self, parent: Stage) -> None:
+    def __init__(self, parent: Stage, *, policy: TuningPolicy) -> None:
         super().__init__(parent)
-        self.block_sizer = BlockSizer(BLOCK_SECONDS, limit=MAX_BLOCK_POSITIONS)
-        self.last_size = 0
-        """How many elements the last portion had."""
+        self._policy = policy
+        self._block_size = first_block_size(policy.inline_block_s, policy)
         self._whole: BlockResult | None = None
-        self._place = 0
+        self._offset = 0
+        self._num_positions = 0
 
     def pull(self) -> BlockResult | None:
         whole = self.parent.pull() if self._whole is None else self._whole
         if whole is None:
             return None
-        first, end = self._place, self._place + self.block_sizer.size
-        self.last_size = min(end, len(whole.block)) - first
+        first, end = self._offset, self._offset + self._block_size.size
+        self._num_positions = min(end, len(whole.block)) - first
         if end < len(whole.block):
-            self._whole, self._place = whole, end
+            self._whole, self._offset = whole, end
             return BlockResult(whole.block[first:end])
-        self._whole, self._place = None, 0
+        self._whole, self._offset = None, 0
         return replace(whole, block=whole.block[first:], step_seconds=())
 
+    def observe(self, result: BlockResult) -> None:
+        """Learn from what the steps above took for the last chunk."""
+        if self._num_positions:
+            stats = BlockStats(
+                num_elements=len(result.block),
+                num_positions=self._num_positions,
+                wall_s=result.seconds,
+            )
+            self._block_size = next_block_size(self._block_size, stats, self._policy)
+
     def seek(self, cursor: Cursor) -> Cursor:
-        self._whole, self._place = None, 0
+        self._whole, self._offset = None, 0
         return self.parent.seek(cursor)
 
 
 @final
 class AdaptiveBlockStage(UpperStage):
-    """Some steps over portions, which it sizes by what the steps take."""
+    """Some steps over chunks, whose size adapts to the time that the steps take."""
 
-    def __init__(self, parent: Stage, portions: RechunkStage) -> None:
+    def __init__(self, parent: Stage, chunks: RechunkStage) -> None:
         super().__init__(parent)
-        self._portions = portions
+        self._chunks = chunks
 
     def pull(self) -> BlockResult | None:
         result = self.parent.pull()
-        if result is not None and self._portions.last_size:
-            self._portions.block_sizer.observe(self._portions.last_size, result.seconds)
+        if result is not None:
+            self._chunks.observe(result)
         return result
 
     def seek(self, cursor: Cursor) -> Cursor:

@@ -5,9 +5,9 @@ import time
 from typing import Any, Protocol, final, runtime_checkable
 
 from gristmill._engine.blocks.block_result import BlockResult
-from gristmill._engine.executors.base import BLOCK_SECONDS
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import StatefulStage
+from gristmill._engine.tuning.policy import DEFAULT_POLICY
 from gristmill._plan.nodes.stream import CustomStreamNode
 from gristmill.options import MultiprocessingOptions, WorkerOptions
 from gristmill.types import Element
@@ -69,7 +69,7 @@ class CustomStage(StatefulStage):
         rows: list[Element] = []
         states = [self._state]
         error: BaseException | None = None
-        until = time.perf_counter() + BLOCK_SECONDS
+        until = time.perf_counter() + DEFAULT_POLICY.inline_block_s
         while not self._has_ended and error is None:
             try:
                 rows.append(next(self._iterator))

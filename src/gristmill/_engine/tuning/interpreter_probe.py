@@ -1,42 +1,56 @@
-"""Find out whether the code that runs lets go of the interpreter.
+"""Find out whether the code that runs holds the interpreter lock.
 
-A thread that wakes up must have the interpreter before it can look at the clock. If whoever runs
-holds on to it, that takes the interpreter's switch interval (5 ms), time after time; if it lets go,
-next to nothing. So a few naps tell, at the cost of a few switches, whether threads can help at all.
+A thread that wakes up needs the lock before it can read the clock. If the code that runs holds it,
+each sleep takes longer by the switch interval (5 ms); if it releases the lock, by almost nothing.
+So a few sleeps show, at the cost of a few switches, whether threads can help at all.
 """
 
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from typing import final
 
 from gristmill._base.background import Background
-
-NUM_SLEEPS = 5
-SLEEP_SECONDS = 0.0002
+from gristmill._engine.tuning.policy import TuningPolicy
 
 
 @final
 class InterpreterProbe:
-    """A thread that takes a few naps beside the code in question."""
+    """A thread that sleeps a few times beside the code in question."""
 
-    def __init__(self) -> None:
-        self._naps: list[float] = []
-        Background(_nap, (self._naps,), name="gristmill-probe").start()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it can tell."""
-        return len(self._naps) == NUM_SLEEPS
+    def __init__(self, policy: TuningPolicy) -> None:
+        self._policy = policy
+        self._sleeps: list[float] = []
+        if policy.probe_sleeps:
+            Background(_sleep, (self._sleeps, policy), name="gristmill-probe").start()
 
     @property
-    def is_held(self) -> bool:
-        """Whether the code mostly kept the interpreter to itself."""
-        return statistics.median(self._naps) > sys.getswitchinterval() / 2
+    def holds_lock(self) -> bool | None:
+        """Whether the code mostly held the interpreter lock; `None` while that is not known."""
+        if len(self._sleeps) < self._policy.probe_sleeps:
+            return None
+        return is_lock_held(self._sleeps, sys.getswitchinterval(), self._policy)
 
 
-def _nap(naps: list[float]) -> None:
-    for _ in range(NUM_SLEEPS):
+def is_lock_held(sleeps: Sequence[float], switch_interval_s: float, policy: TuningPolicy) -> bool:
+    """Return whether code that ran beside some sleeps held the interpreter lock.
+
+    >>> is_lock_held([0.0003, 0.0002, 0.006], 0.005, TuningPolicy())
+    False
+    >>> is_lock_held([0.0051, 0.0002, 0.006], 0.005, TuningPolicy())
+    True
+
+    Args:
+        sleeps: Seconds that each sleep took.
+        switch_interval_s: Seconds after which a thread that waits for the lock gets it.
+        policy: The tuning policy.
+    """
+    return bool(sleeps) and statistics.median(sleeps) > policy.held_share * switch_interval_s
+
+
+def _sleep(sleeps: list[float], policy: TuningPolicy) -> None:
+    for _ in range(policy.probe_sleeps):
         start = time.perf_counter()
-        time.sleep(SLEEP_SECONDS)
-        naps.append(time.perf_counter() - start)
+        time.sleep(policy.probe_sleep_s)
+        sleeps.append(time.perf_counter() - start)

@@ -1,12 +1,11 @@
-"""Tell code that waits, for a disk or a network, from code that computes."""
+"""Distinguish code that waits, for a disk or a network, from code that computes."""
 
 import resource
 import time
 from typing import final
 
-WAITING_SHARE = 0.5
-WAITING_SECONDS = 0.0002
-"""What takes longer, and is mostly waiting, is worth threads."""
+from gristmill._engine.tuning.measure import is_mostly_waiting
+from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 
 _THIS_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 
@@ -22,27 +21,28 @@ class Stopwatch:
     True
     """
 
-    def __init__(self) -> None:
-        self._pauses = _num_pauses()
-        self._cpu_seconds = time.thread_time()
+    def __init__(self, policy: TuningPolicy = DEFAULT_POLICY) -> None:
+        self._policy = policy
+        self._num_pauses = _num_pauses()
+        self._cpu_start = time.thread_time()
         self._start = time.perf_counter()
-        self.waiting_share = 0.0
-        self.seconds = 0.0
+        self.wall_s = 0.0
+        self.cpu_s = 0.0
+        """Seconds of `wall_s` in which the thread computed. All of them if it never paused: on a
+        busy machine it also waits for a core, which is not a pause of its own."""
 
     def stop(self) -> None:
         """Take the times."""
-        self.seconds = time.perf_counter() - self._start
-        cpu_seconds = time.thread_time() - self._cpu_seconds
-        # On a busy machine a thread is also kept waiting for a core: that is no pause of its own.
-        if _THIS_THREAD is None or _num_pauses() > self._pauses:
-            self.waiting_share = 1 - cpu_seconds / max(self.seconds, 1e-9)
+        self.wall_s = self.cpu_s = time.perf_counter() - self._start
+        if _THIS_THREAD is None or _num_pauses() > self._num_pauses:
+            self.cpu_s = min(time.thread_time() - self._cpu_start, self.wall_s)
 
     @property
     def has_waited(self) -> bool:
-        """Whether it was mostly waiting, and long enough to matter."""
-        return self.waiting_share > WAITING_SHARE and self.seconds > WAITING_SECONDS
+        """Whether the time was mostly waiting, and long enough to matter."""
+        return is_mostly_waiting(self.wall_s, self.wall_s - self.cpu_s, self._policy)
 
 
 def _num_pauses() -> int:
-    """Count how often this thread let go of its core by itself."""
+    """Return how often this thread has given up its core by itself."""
     return 0 if _THIS_THREAD is None else resource.getrusage(_THIS_THREAD).ru_nvcsw

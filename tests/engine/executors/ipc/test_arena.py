@@ -19,9 +19,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from gristmill._engine.executors.ipc import arena as _arena
 from gristmill._engine.executors.ipc.arena import Arena, MappedSlots, _rounded_up
 from gristmill._engine.executors.ipc.shared_memory import ALIGNMENT, address_of
+from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 
 MB = 1 << 20
 
@@ -29,8 +29,8 @@ MB = 1 << 20
 class Both:
     """A worker's arena and its parent's shelf, joined as if by a line."""
 
-    def __init__(self) -> None:
-        self.arena, self.mapped_slots = Arena(), MappedSlots()
+    def __init__(self, policy: TuningPolicy = DEFAULT_POLICY) -> None:
+        self.arena, self.mapped_slots = Arena(policy), MappedSlots()
         self.closed: list[int] = []
         self.slots_of_last: set[int] = set()
 
@@ -75,10 +75,18 @@ class Both:
 
 
 @pytest.fixture
-def both() -> Iterator[Both]:
-    both = Both()
+def both(request: pytest.FixtureRequest) -> Iterator[Both]:
+    """Return an arena and its mapped slots; a test may set the policy as a parameter."""
+    both = Both(getattr(request, "param", DEFAULT_POLICY))
     yield both
     both.close()
+
+
+def idle_after(num_blocks: int) -> pytest.MarkDecorator:
+    """Return a mark for tests in which slots are returned after this many blocks."""
+    return pytest.mark.parametrize(
+        "both", [TuningPolicy(slot_idle_blocks=num_blocks)], indirect=True, ids=[""]
+    )
 
 
 def full(value: int, num_bytes: int = MB) -> Any:
@@ -349,20 +357,19 @@ def test_larger_ranges_get_larger_slots(both: Both):
 
 @given(st.integers(1, 1 << 45))
 def test_little_is_wasted(num_bytes: int):
-    size = _rounded_up(num_bytes)
+    smallest = DEFAULT_POLICY.min_slot_bytes
+    size = _rounded_up(num_bytes, smallest)
 
     assert size >= num_bytes
-    assert size == _arena.SMALLEST_SLOT or size < 1.25 * num_bytes + 1
-    assert _rounded_up(size) == size
+    assert size == smallest or size < 1.25 * num_bytes + 1
+    assert _rounded_up(size, smallest) == size
 
 
 # When slots are given back to the system.
 
 
-def test_a_slot_that_is_idle_for_long_is_unmapped_by_both(
-    both: Both, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(_arena, "IDLE_BLOCKS", 10)
+@idle_after(10)
+def test_a_slot_that_is_idle_for_long_is_unmapped_by_both(both: Both):
     kept = [both.send(full(number)) for number in range(8)]
     assert both.num_slots >= 8
     kept.clear()
@@ -377,8 +384,8 @@ def test_a_slot_that_is_idle_for_long_is_unmapped_by_both(
     )
 
 
-def test_a_slot_that_somebody_holds_is_never_unmapped(both: Both, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_arena, "IDLE_BLOCKS", 3)
+@idle_after(3)
+def test_a_slot_that_somebody_holds_is_never_unmapped(both: Both):
     warm_up(both)
     (in_parent,) = both.send(full(1))
     both.begin()
@@ -434,10 +441,7 @@ class Life(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(_arena, "IDLE_BLOCKS", 4)
-        self.patch.setattr(_arena, "SMALLEST_SLOT", 4096)
-        self.both = Both()
+        self.both = Both(TuningPolicy(slot_idle_blocks=4, min_slot_bytes=4096))
         self.next_value = 0
         self.known: dict[int, tuple[Any, int]] = {}
 
@@ -499,7 +503,6 @@ class Life(RuleBasedStateMachine):
             self.known.clear()
             self.both.close()
             assert self.both.mapped_slots.num_bytes == 0
-            self.patch.undo()
 
 
 TestLife = Life.TestCase

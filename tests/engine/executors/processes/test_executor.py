@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 import gristmill as gm
-from gristmill._engine.executors.scheduling import lookahead as _lookahead
-from gristmill._engine.stages import ranges as _feed
 from gristmill.errors import PlanError
+from tests.policies import TuningPolicy, with_policy
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -115,11 +114,6 @@ def gate(barrier: Pipe) -> Iterator[Gate]:
     gate.close()
 
 
-@pytest.fixture(autouse=True)
-def blocks_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_feed, "MAX_BLOCK_POSITIONS", 1)
-
-
 class Source:
     """Record by record tells that it is read; some of them wait before."""
 
@@ -140,11 +134,17 @@ class Source:
         return np.full(self.num_bytes, index % 256, np.uint8) if self.num_bytes else index
 
 
-def loader_of(source: Any, *operations: Any, **arguments: Any) -> gm.DataLoader:
+BLOCKS_OF_ONE = TuningPolicy(max_block_positions=1)
+
+
+def loader_of(
+    source: Any, *operations: Any, policy: TuningPolicy = BLOCKS_OF_ONE, **arguments: Any
+) -> gm.DataLoader:
     arguments.setdefault("sampler", gm.IndexSampler(len(source), num_epochs=1, seed=0))
     arguments.setdefault("worker_count", 2)
     arguments.setdefault("read_options", gm.ReadOptions(num_threads=0))
-    return gm.DataLoader(data_source=source, operations=operations, **arguments)
+    loader = gm.DataLoader(data_source=source, operations=operations, **arguments)
+    return with_policy(loader, policy)
 
 
 def test_a_slow_record_holds_nobody_up_but_itself(road: Pipe, ear: Ear, barrier: Pipe, gate: Gate):
@@ -158,10 +158,10 @@ def test_a_slow_record_holds_nobody_up_but_itself(road: Pipe, ear: Ear, barrier:
 
 
 def test_what_is_taken_on_beyond_a_slow_record_is_bounded(
-    road: Pipe, ear: Ear, barrier: Pipe, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    road: Pipe, ear: Ear, barrier: Pipe, gate: Gate
 ):
-    monkeypatch.setattr(_lookahead, "MAX_BLOCKS_PER_WORKER", 5)
-    with iter(loader_of(Source(200, road, barrier, slow=0))) as iterator:
+    policy = TuningPolicy(max_block_positions=1, max_blocks_per_worker=5)
+    with iter(loader_of(Source(200, road, barrier, slow=0), policy=policy)) as iterator:
         iterator.start_prefetch()
         ear.until(lambda heard: len({*heard}) >= 9)
         assert len({*ear.until_silence()}) <= 2 * 5 + 1

@@ -10,6 +10,7 @@ import pytest
 from gristmill._engine.access.cut import Cut
 from gristmill._engine.executors.processes.executor import ProcessExecutor
 from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill._engine.tuning.policy import DEFAULT_POLICY
 from gristmill._metrics.counters import Counters
 from gristmill.options import ReadOptions, WorkerOptions
 from tests.faults.processes import num_descriptors, workers_of
@@ -34,6 +35,7 @@ def open_stream(pool: WorkerPool, make_cut: MakeCut) -> Iterator[OpenStream]:
             pool,
             buffer_size=1,
             read=ReadOptions(num_threads=0),
+            policy=DEFAULT_POLICY,
         )
         opened.append(executor)
         return executor
@@ -157,10 +159,11 @@ def test_a_failure_is_returned_once(pool: WorkerPool, make_cut: MakeCut):
     pool = WorkerPool(
         num_workers=1, options=WorkerOptions(worker_init_fn=fail), counters=Counters()
     )
-    executor = ProcessExecutor(make_cut(range(5)), pool, buffer_size=1, read=ReadOptions())
+    executor = ProcessExecutor(
+        make_cut(range(5)), pool, buffer_size=1, read=ReadOptions(), policy=DEFAULT_POLICY
+    )
     executor.start()
-    while not executor.is_ready:
-        pool.wait(1.0)
+    assert executor.wait_until_ready(20.0)
 
     failure = executor.take_failure()
 

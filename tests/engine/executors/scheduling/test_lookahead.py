@@ -5,10 +5,6 @@ from typing import Any
 import pytest
 
 from gristmill._engine.executors.scheduling.lookahead import (
-    CACHE_FRIENDLY_BYTES,
-    DEFAULT_LOOKAHEAD_BYTES,
-    LATE_FACTOR,
-    MAX_BLOCKS_PER_WORKER,
     LookaheadLimits,
     has_room,
     late_timeout_s,
@@ -16,6 +12,9 @@ from gristmill._engine.executors.scheduling.lookahead import (
     max_blocks_per_worker,
     shrunk_max_blocks,
 )
+from gristmill._engine.tuning.policy import TuningPolicy
+
+POLICY = TuningPolicy()
 
 
 def limits(**arguments: Any) -> LookaheadLimits:
@@ -24,6 +23,7 @@ def limits(**arguments: Any) -> LookaheadLimits:
         "buffer_size": 1,
         "memory_budget_bytes": None,
         "max_blocks": 4,
+        "policy": POLICY,
     }
     return LookaheadLimits(**{**defaults, **arguments})
 
@@ -48,7 +48,7 @@ def test_more_blocks_are_submitted_until_the_users_buffer_is_full():
 def test_a_late_block_makes_room_for_more_within_the_default_budget():
     assert room(9, max_blocks=10)
     assert not room(10, max_blocks=10)
-    assert not room(9, num_bytes=DEFAULT_LOOKAHEAD_BYTES, max_blocks=10)
+    assert not room(9, num_bytes=POLICY.lookahead_bytes, max_blocks=10)
 
 
 def test_the_users_budget_bounds_what_is_ahead_but_no_worker_is_left_without_a_block():
@@ -61,7 +61,10 @@ def test_the_users_budget_bounds_what_is_ahead_but_no_worker_is_left_without_a_b
 def test_blocks_are_as_large_as_fits_a_cache_and_two_for_each_worker_fit_the_budget():
     small = limits(memory_budget_bytes=4000)
     assert max_block_positions(small, bytes_per_position=100) == 10
-    assert max_block_positions(limits(), bytes_per_position=1024) == CACHE_FRIENDLY_BYTES // 1024
+    assert (
+        max_block_positions(limits(), bytes_per_position=1024)
+        == POLICY.cache_friendly_bytes // 1024
+    )
 
 
 def test_a_block_has_at_least_one_position():
@@ -85,8 +88,8 @@ def test_a_block_is_late_after_some_times_the_typical_time():
     def timeout_s(elapsed_s: float) -> float | None:
         return late_timeout_s(limits(), has_room=False, typical_s=2.0, elapsed_s=elapsed_s)
 
-    assert timeout_s(0.0) == 2 * LATE_FACTOR
-    assert timeout_s(1.0) == 2 * LATE_FACTOR - 1
+    assert timeout_s(0.0) == 2 * POLICY.late_factor
+    assert timeout_s(1.0) == 2 * POLICY.late_factor - 1
     assert timeout_s(100.0) == 0
 
 
@@ -95,7 +98,7 @@ def test_where_there_is_room_no_worker_waits():
 
 
 def test_the_number_of_blocks_behind_a_late_one_is_limited():
-    full = limits(max_blocks=2 * MAX_BLOCKS_PER_WORKER)
+    full = limits(max_blocks=2 * POLICY.max_blocks_per_worker)
     assert late_timeout_s(full, has_room=False, typical_s=2.0, elapsed_s=100.0) is None
 
 

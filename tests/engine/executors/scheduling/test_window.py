@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gristmill._engine.executors.scheduling.lookahead import LATE_FACTOR, SHRINK_AFTER_BLOCKS
 from gristmill._engine.executors.scheduling.task import Task
 from gristmill._engine.executors.scheduling.window import TaskWindow
+from gristmill._engine.tuning.policy import DEFAULT_POLICY
 from gristmill.errors import PlanError
 
 MakeReply = Callable[..., Any]
@@ -20,6 +20,7 @@ def window_of(num_workers: int = 2, budget: int | None = None) -> TaskWindow:
         buffer_size=1,
         memory_budget_bytes=budget,
         typical_s=1.0,
+        policy=DEFAULT_POLICY,
     )
 
 
@@ -52,7 +53,7 @@ def test_a_late_task_extends_the_look_ahead_by_one_task_for_each_worker():
     window = window_of()
     position = fill(window)
     assert len(window.tasks) == 4
-    assert window.late_timeout_s(elapsed_s=0.5) == LATE_FACTOR - 0.5
+    assert window.late_timeout_s(elapsed_s=0.5) == DEFAULT_POLICY.late_factor - 0.5
 
     assert window.extend()
     fill(window, position)
@@ -76,12 +77,12 @@ def test_the_look_ahead_shrinks_after_a_while_without_a_late_task(make_reply: Ma
     window.extend()
     position = fill(window, position)
     sizes: list[int] = []
-    for _ in range(3 * SHRINK_AFTER_BLOCKS):
+    for _ in range(3 * DEFAULT_POLICY.shrink_after_blocks):
         pop(window, make_reply)
         position = fill(window, position)
         sizes.append(len(window.tasks))
 
-    assert (sizes[0], sizes[SHRINK_AFTER_BLOCKS], sizes[-1]) == (6, 5, 4)
+    assert (sizes[0], sizes[DEFAULT_POLICY.shrink_after_blocks], sizes[-1]) == (6, 5, 4)
     assert sizes == sorted(sizes, reverse=True)
 
 
@@ -107,7 +108,9 @@ def test_what_is_late_follows_the_time_that_blocks_take(make_reply: MakeReply):
         pop(window, make_reply, seconds=5.0)
         position = fill(window, position)
 
-    assert window.late_timeout_s(elapsed_s=0.0) == pytest.approx(5 * LATE_FACTOR, rel=0.01)
+    assert window.late_timeout_s(elapsed_s=0.0) == pytest.approx(
+        5 * DEFAULT_POLICY.late_factor, rel=0.01
+    )
 
 
 def test_an_element_larger_than_the_budget_is_an_error(make_reply: MakeReply):

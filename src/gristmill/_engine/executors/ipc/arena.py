@@ -28,6 +28,7 @@ from gristmill._engine.executors.ipc.shared_memory import (
     aligned,
     create_memory,
 )
+from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 
 SlotRange: TypeAlias = tuple[int, int, int]
 """The location of some bytes: the number of a slot, the offset in it, and their number.
@@ -37,11 +38,6 @@ A plain tuple, like `SlotSize`: a block has up to hundreds of them, which are pi
 
 SlotSize: TypeAlias = tuple[int, int]
 """The number of a slot, and its size in bytes."""
-
-SMALLEST_SLOT = 65_536
-
-IDLE_BLOCKS = 256
-"""A slot that was not used for this many blocks is returned to the system."""
 
 
 @final
@@ -79,7 +75,8 @@ class _Slot:
 class Arena:
     """The slots of a worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: TuningPolicy = DEFAULT_POLICY) -> None:
+        self._policy = policy
         self._slots: dict[int, _Slot] = {}
         self._free: list[int] = []
         self._open: _Slot | None = None
@@ -165,7 +162,7 @@ class Arena:
         self._open, self._view, self._used = best, lease.view(), 0
 
     def _create(self, min_bytes: int) -> _Slot:
-        size = _rounded_up(min_bytes)
+        size = _rounded_up(min_bytes, self._policy.min_slot_bytes)
         descriptor = create_memory(size)
         try:
             slot = _Slot(self._next_number, Mapping(descriptor, size))
@@ -206,8 +203,11 @@ class Arena:
     def _learn_size(self, num_bytes: int, num_positions: int) -> None:
         """Update the estimate of how many bytes the next blocks need."""
         needed = num_bytes / max(1, num_positions)
-        # A margin: batches of strings or of padded rows vary a little.
-        self._bytes_per_position = max(1.125 * needed, 0.9 * self._bytes_per_position)
+        # Some room to spare: batches of strings or of padded rows vary a little.
+        self._bytes_per_position = max(
+            self._policy.slot_slack * needed,
+            self._policy.slot_bytes_decay * self._bytes_per_position,
+        )
 
     def _end_block(self, used: list[int], sent: set[int]) -> None:
         """Close the open slot. Used slots of which nothing was sent are free at once."""
@@ -216,9 +216,10 @@ class Arena:
 
     def _close_idle(self) -> list[int]:
         closed: list[int] = []
+        idle_blocks = self._policy.slot_idle_blocks
         for number in list(self._free):
             slot = self._slots[number]
-            if self._num_blocks - slot.last_block > IDLE_BLOCKS and not slot.is_held:
+            if self._num_blocks - slot.last_block > idle_blocks and not slot.is_held:
                 self._free.remove(number)
                 del self._slots[number]
                 slot.mapping.close()
@@ -288,8 +289,8 @@ class MappedSlots:
             mapping.close()
 
 
-def _rounded_up(num_bytes: int) -> int:
-    """Round up by less than a quarter, so that blocks of about the same size share slots."""
-    size = max(num_bytes, SMALLEST_SLOT)
+def _rounded_up(num_bytes: int, min_bytes: int) -> int:
+    """Round up by less than a quarter, so that blocks of about one size share their slots."""
+    size = max(num_bytes, min_bytes)
     step = 1 << (size.bit_length() - 3)
     return -(-size // step) * step

@@ -6,6 +6,7 @@ far as the memory budget allows. A worker that dies is replaced, and its ranges 
 they are pure functions of the plan, so no element is lost, repeated or changed.
 """
 
+import time
 from typing import final
 
 from gristmill._engine.access.cut import Cut
@@ -15,6 +16,7 @@ from gristmill._engine.executors.base import Executor
 from gristmill._engine.executors.processes.job import Job
 from gristmill._engine.executors.processes.pool import WorkerPool
 from gristmill._engine.executors.scheduling.window import TaskWindow
+from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill.errors import ClosedError
 from gristmill.options import ReadOptions
 
@@ -23,9 +25,6 @@ from gristmill.options import ReadOptions
 class ProcessExecutor(Executor):
     """Computes the ranges of one stream in the workers of a pool, which streams may share."""
 
-    block_seconds = 0.016
-    """Longer than inline: each block wakes threads of the parent on cores that workers need."""
-
     def __init__(
         self,
         cut: Cut,
@@ -33,15 +32,18 @@ class ProcessExecutor(Executor):
         *,
         buffer_size: int,
         read: ReadOptions,
+        policy: TuningPolicy,
     ) -> None:
+        super().__init__(policy)
         self._pool = pool
         self._job = pool.add_stream(Job(cut, read))
         self._window = TaskWindow(
             pool.num_workers_per_stream,
-            max_blocks=2 * pool.num_workers,
+            max_blocks=policy.blocks_per_worker * pool.num_workers,
             buffer_size=buffer_size,
             memory_budget_bytes=pool.options.memory_budget_bytes,
-            typical_s=self.block_seconds,
+            typical_s=policy.process_block_s,
+            policy=policy,
         )
         self._is_interrupted = False
         self._is_closed = False
@@ -51,14 +53,23 @@ class ProcessExecutor(Executor):
         """Start the workers without waiting for them."""
         self._pool.start()
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether all workers have started."""
-        return self._pool.is_ready
+    def wait_until_ready(self, timeout_s: float) -> bool:
+        """Wait until all workers have started, or cannot start, and return whether that is so."""
+        deadline = time.monotonic() + timeout_s
+        while not self._pool.is_ready:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or self._is_closed:
+                return False
+            self._pool.wait(left_s)
+        return True
 
     def take_failure(self) -> BaseException | None:
         """Return the reason why the workers cannot start, if there is one, and forget it."""
         return self._pool.take_failure()
+
+    @property
+    def target_block_s(self) -> float:
+        return self.policy.process_block_s
 
     @property
     def has_room(self) -> bool:

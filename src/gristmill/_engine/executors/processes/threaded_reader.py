@@ -1,4 +1,4 @@
-"""Reads one range in a worker with several threads, if its reads mostly wait."""
+"""Read one range in a worker with several threads, as long as its reads mostly wait."""
 
 from dataclasses import replace
 from typing import final
@@ -9,40 +9,57 @@ from gristmill._engine.access.reader import open_cut
 from gristmill._engine.blocks.block_result import BlockResult, join_results
 from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.stages.stack import stack_stages
+from gristmill._engine.tuning.measure import is_mostly_waiting
+from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 from gristmill._engine.tuning.waiting import Stopwatch
 from gristmill._metrics.counters import Counters
 
 
 @final
 class ThreadedReader:
-    """Reads ranges of a cut's base with `read`, and in threads after a range that mostly waited."""
+    """Reads ranges of the base of a cut as `read` does; in threads after a range mostly waited.
 
-    def __init__(self, cut: Cut, read: Reader, *, num_threads: int, most_ahead: int) -> None:
+    It returns to one thread after a range that did not wait.
+    """
+
+    def __init__(
+        self,
+        cut: Cut,
+        read: Reader,
+        *,
+        num_threads: int,
+        most_ahead: int,
+        policy: TuningPolicy = DEFAULT_POLICY,
+    ) -> None:
         self._cut = cut
         self._read = read
-        # A source that reads many at once waits for all of them together.
+        self._policy = policy
+        # A source that reads many records in one call waits for all of them together.
         self._num_threads = 1 if cut.plan.reads_many else num_threads
         self._low = cut_plan(
             cut.plan, skips_errors=cut.skips_errors, below_batches=True, in_order=cut.in_order
         )
         self._most_ahead = most_ahead
         self._threads: ThreadExecutor | None = None
+        self._has_waited = False
 
     def __call__(self, positions: range) -> BlockResult:
-        if self._threads is not None:
-            return self._read_in_threads(self._threads, positions)
-        watch = Stopwatch()
+        if self._has_waited and self._num_threads > 1:
+            return self._read_in_threads(positions)
+        watch = Stopwatch(self._policy)
         result = self._read(positions)
         watch.stop()
-        if self._num_threads > 1 and watch.has_waited:
-            self._threads = ThreadExecutor(
-                open_cut(self._low), most_positions_ahead=self._most_ahead
-            )
-            self._threads.resize(self._num_threads)
+        self._has_waited = watch.has_waited
         return result
 
-    def _read_in_threads(self, threads: ThreadExecutor, positions: range) -> BlockResult:
+    def _read_in_threads(self, positions: range) -> BlockResult:
         """Run the stages of the cut from the start to the end of a range."""
+        if self._threads is None:
+            self._threads = ThreadExecutor(
+                open_cut(self._low), most_positions_ahead=self._most_ahead, policy=self._policy
+            )
+        threads = self._threads
+        threads.resize(self._num_threads)
         records = self._cut.base.records_per_position
         low = self._low
         counters = Counters([""] * (1 + self._cut.num_read))
@@ -55,5 +72,14 @@ class ThreadedReader:
             if result.error is not None:
                 threads.cancel()
                 break
+        self._observe(results)
         joined = join_results(results)
         return replace(joined, step_seconds=tuple(step.seconds for step in counters.steps))
+
+    def _observe(self, results: list[BlockResult]) -> None:
+        stats = [result.stats for result in results if result.stats is not None]
+        serial_s = sum(block.serial_s for block in stats)
+        waited_s = sum(block.waited_s for block in stats)
+        self._has_waited = is_mostly_waiting(serial_s, waited_s, self._policy)
+        if not self._has_waited and self._threads is not None:
+            self._threads.resize(1)

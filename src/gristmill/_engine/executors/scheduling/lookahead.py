@@ -6,21 +6,7 @@ late, more are computed, so that no worker waits for it; the memory budget bound
 
 from typing import NamedTuple
 
-MAX_BLOCKS_PER_WORKER = 64
-"""Limit on the blocks in flight for each worker, however late the first block is."""
-
-LATE_FACTOR = 3.0
-"""A block is late when it has taken this many times as long as a typical block."""
-
-DEFAULT_LOOKAHEAD_BYTES = 128 << 20
-"""Memory budget for blocks behind a late one, unless the user sets `memory_budget_bytes`."""
-
-CACHE_FRIENDLY_BYTES = 4 << 20
-"""Limit on a block of many small batches: memory that does not fit a cache is slower to fill."""
-
-SHRINK_AFTER_BLOCKS = 64
-"""After this many blocks without an idle worker the look-ahead shrinks: a smaller set of shared
-memory stays warm."""
+from gristmill._engine.tuning.policy import TuningPolicy
 
 
 class LookaheadLimits(NamedTuple):
@@ -34,6 +20,7 @@ class LookaheadLimits(NamedTuple):
     """Memory that the user grants, if limited."""
     max_blocks: int
     """Blocks that may be in flight; grows while a block is late."""
+    policy: TuningPolicy
 
     @property
     def num_wanted_positions(self) -> int:
@@ -41,9 +28,14 @@ class LookaheadLimits(NamedTuple):
         return self.num_workers * (1 + self.buffer_size)
 
     @property
+    def min_blocks(self) -> int:
+        """Blocks that keep the workers busy."""
+        return self.policy.blocks_per_worker * self.num_workers
+
+    @property
     def lookahead_bytes(self) -> int:
         """Memory that blocks behind a late one may occupy."""
-        return self.memory_budget_bytes or DEFAULT_LOOKAHEAD_BYTES
+        return self.memory_budget_bytes or self.policy.lookahead_bytes
 
 
 def has_room(
@@ -57,7 +49,9 @@ def has_room(
         num_positions: Positions of these blocks.
         num_bytes: Estimated memory of these blocks.
 
-    >>> limits = LookaheadLimits(2, buffer_size=1, memory_budget_bytes=None, max_blocks=4)
+    >>> limits = LookaheadLimits(
+    ...     2, buffer_size=1, memory_budget_bytes=None, max_blocks=4, policy=TuningPolicy()
+    ... )
     >>> has_room(limits, num_blocks=3, num_positions=300, num_bytes=1e6)
     True
     >>> has_room(limits, num_blocks=4, num_positions=400, num_bytes=1e6)
@@ -67,7 +61,7 @@ def has_room(
         return True
     if limits.memory_budget_bytes is not None and num_bytes >= limits.memory_budget_bytes:
         return False
-    if num_blocks < 2 * limits.num_workers or num_positions < limits.num_wanted_positions:
+    if num_blocks < limits.min_blocks or num_positions < limits.num_wanted_positions:
         return True
     return num_blocks < limits.max_blocks and num_bytes < limits.lookahead_bytes
 
@@ -75,13 +69,17 @@ def has_room(
 def max_block_positions(limits: LookaheadLimits, bytes_per_position: float) -> int | None:
     """Return how many positions a block may have; `None` while elements use no shared memory.
 
-    >>> limits = LookaheadLimits(2, buffer_size=1, memory_budget_bytes=8 << 20, max_blocks=4)
+    >>> limits = LookaheadLimits(
+    ...     2, buffer_size=1, memory_budget_bytes=8 << 20, max_blocks=4, policy=TuningPolicy()
+    ... )
     >>> max_block_positions(limits, bytes_per_position=1 << 20)
     2
     """
     if not bytes_per_position:
         return None
-    block_bytes = min(limits.lookahead_bytes / (2 * limits.num_workers), CACHE_FRIENDLY_BYTES)
+    block_bytes = min(
+        limits.lookahead_bytes / limits.min_blocks, limits.policy.cache_friendly_bytes
+    )
     return max(1, int(block_bytes / bytes_per_position))
 
 
@@ -90,7 +88,8 @@ def max_blocks_per_worker(limits: LookaheadLimits, block_positions: int) -> int:
 
     Small blocks need more, as the consumer assigns none while it is busy elsewhere.
     """
-    return max(2, -(-limits.num_wanted_positions // (block_positions * limits.num_workers)))
+    wanted = -(-limits.num_wanted_positions // (block_positions * limits.num_workers))
+    return max(limits.policy.blocks_per_worker, wanted)
 
 
 def late_timeout_s(
@@ -112,11 +111,11 @@ def late_timeout_s(
     """
     if has_room:
         return 0.0
-    if limits.max_blocks >= MAX_BLOCKS_PER_WORKER * limits.num_workers:
+    if limits.max_blocks >= limits.policy.max_blocks_per_worker * limits.num_workers:
         return None
-    return max(0.0, LATE_FACTOR * typical_s - elapsed_s)
+    return max(0.0, limits.policy.late_factor * typical_s - elapsed_s)
 
 
 def shrunk_max_blocks(limits: LookaheadLimits) -> int:
-    """Return the limit on blocks in flight after `SHRINK_AFTER_BLOCKS` without an idle worker."""
-    return max(2 * limits.num_workers, limits.max_blocks - 1)
+    """Return the limit on blocks in flight after many blocks without an idle worker."""
+    return max(limits.min_blocks, limits.max_blocks - 1)

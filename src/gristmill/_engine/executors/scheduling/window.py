@@ -7,7 +7,6 @@ from typing import final
 from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.executors.scheduling.lookahead import (
-    SHRINK_AFTER_BLOCKS,
     LookaheadLimits,
     has_room,
     late_timeout_s,
@@ -16,6 +15,8 @@ from gristmill._engine.executors.scheduling.lookahead import (
     shrunk_max_blocks,
 )
 from gristmill._engine.executors.scheduling.task import Task
+from gristmill._engine.tuning.measure import computed_stats
+from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill.errors import PlanError
 
 
@@ -31,6 +32,7 @@ class TaskWindow:
         buffer_size: Elements to buffer for each worker.
         memory_budget_bytes: Memory that the blocks may occupy, if limited.
         typical_s: First guess of the seconds that a block takes.
+        policy: The tuning policy.
     """
 
     def __init__(
@@ -41,13 +43,15 @@ class TaskWindow:
         buffer_size: int,
         memory_budget_bytes: int | None,
         typical_s: float,
+        policy: TuningPolicy,
     ) -> None:
         self._num_workers = num_workers
         self._max_blocks = max_blocks
         self._buffer_size = buffer_size
         self._budget = memory_budget_bytes
         self._typical_s = typical_s
-        self.max_per_worker = 2
+        self._policy = policy
+        self.max_per_worker = policy.blocks_per_worker
         """Tasks that one worker may have at a time."""
         self._tasks: deque[Task] = deque()
         self._bytes_per_position = 0.0
@@ -65,6 +69,7 @@ class TaskWindow:
             buffer_size=self._buffer_size,
             memory_budget_bytes=self._budget,
             max_blocks=self._max_blocks,
+            policy=self._policy,
         )
 
     @property
@@ -115,20 +120,30 @@ class TaskWindow:
         """Remove the first task, which is done, and return its result.
 
         Returns:
-            The result; a `PlanError` if one element takes more memory than the budget.
+            The result with its `stats`; a `PlanError` if one element takes more memory than the
+            budget.
         """
         task = self._tasks.popleft()
         self._num_blocks_since_late += 1
-        if self._num_blocks_since_late >= SHRINK_AFTER_BLOCKS:
+        if self._num_blocks_since_late >= self._policy.shrink_after_blocks:
             self._num_blocks_since_late = 0
             self._max_blocks = shrunk_max_blocks(self._limits)
         result = self._result(task)
-        self._typical_s += 0.1 * (result.seconds - self._typical_s)
-        return result
+        stats = computed_stats(
+            num_elements=len(result.block),
+            num_positions=len(task.positions),
+            wall_s=result.seconds,
+            has_waited=result.has_waited,
+            num_bytes=task.num_bytes,
+        )
+        self._typical_s += self._policy.typical_block_weight * (stats.wall_s - self._typical_s)
+        return result.with_stats(stats)
 
     def _result(self, task: Task) -> BlockResult:
         needed = task.num_bytes / len(task.positions)
-        self._bytes_per_position = max(needed, 0.9 * self._bytes_per_position)
+        self._bytes_per_position = max(
+            needed, self._policy.block_bytes_decay * self._bytes_per_position
+        )
         if self._budget is not None and needed > self._budget:
             num_workers = self._num_workers()
             error = PlanError(

@@ -1,0 +1,354 @@
+"""Executor choice: which execution strategy computes the most elements per second.
+
+The objective is elements per second that the consumer can use, then memory and CPU time: a smaller
+strategy wins if it is as fast. Strategies are compared by trials. For a moment the stream runs on
+another strategy, its speed is measured, and the stream stays there or returns.
+
+Nothing that was learned lasts. Trials are repeated at growing intervals, and soon if the data
+change: a first record that waited, a cold page cache or a slow first epoch are forgotten within
+seconds. What trials cost is limited by a budget, and the cost of a trial is predicted from the time
+that elements would take inline.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias, final
+
+from gristmill._engine.tuning.measure import is_mostly_waiting
+from gristmill._engine.tuning.policy import TuningPolicy
+from gristmill._engine.tuning.window import Window
+
+
+class Strategy(NamedTuple):
+    """An execution strategy: a kind of executor and its size.
+
+    >>> print(Strategy("inline", 1), Strategy("threads", 4))
+    inline 4 threads
+    """
+
+    kind: str
+    """`"inline"`, `"threads"` or `"processes"`."""
+    size: int
+    """Number of threads or processes."""
+
+    def __str__(self) -> str:
+        return self.kind if self.kind == "inline" else f"{self.size} {self.kind}"
+
+    def is_smaller(self, other: "Strategy") -> bool:
+        """Return whether this one needs less memory and fewer cores than `other`."""
+        return self.kind in ("inline", other.kind) and self.size < other.size
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Try:
+    """Start a trial as soon as the strategy is ready."""
+
+    strategy: Strategy
+    needs_probe: bool
+    """Whether to probe first if the code releases the interpreter lock, and give up if not."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EndTrial:
+    """A trial has ended."""
+
+    run: Strategy
+    """The strategy that was better. The stream runs on it from now on."""
+    retire: Strategy
+    """The other one."""
+    rate: float
+    """Elements per second during the trial."""
+    previous_rate: float
+    """Elements per second before it."""
+
+
+Decision: TypeAlias = Try | EndTrial | None
+"""What to do now. `None`: continue."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ExecutorChoice:
+    """The strategy of a stream, and what was learned about the others."""
+
+    strategies: tuple[Strategy, ...]
+    """The strategies that can be used, inline first, those of one kind together."""
+    best: Strategy
+    """The strategy to use, as far as is known."""
+    current: Strategy
+    """The strategy that the stream runs on: during a trial, not the best."""
+    interval_s: float
+    """Time until the next trial."""
+    budget_s: float
+    """Time that trials may still cost."""
+    next: Try | None = None
+    """The next trial, while its strategy gets ready."""
+    order: tuple[Strategy, ...] = ()
+    """Strategies that were tried, the last one last."""
+    best_rate: float = 0.0
+    """Elements per second on the best strategy, in its last window."""
+    block_elements: float = 0.0
+    """Elements of a block on the best strategy."""
+    since_trial_s: float = 0.0
+    """Time on the best strategy since the last trial."""
+    starved_s: float = 0.0
+    """Part of that time in windows in which the consumer mostly waited."""
+    reference: tuple[float, float] | None = None
+    """Elements per second, and seconds per element inline, soon after the last trial."""
+    num_changed: int = 0
+    """Windows in a row that differ from the reference."""
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether the stream runs on a strategy that is being tried."""
+        return self.current != self.best
+
+
+def first_choice(
+    strategies: Sequence[Strategy], policy: TuningPolicy, *, has_waited: bool
+) -> ExecutorChoice:
+    """Return the choice after the first record: all threads if it mostly waited, else inline.
+
+    >>> some = [Strategy("inline", 1), Strategy("threads", 2), Strategy("threads", 4)]
+    >>> print(first_choice(some, TuningPolicy(), has_waited=True).best)
+    4 threads
+    """
+    threads = _of_kind(strategies, "threads") if has_waited else []
+    best = threads[-1] if threads else strategies[0]
+    return ExecutorChoice(
+        strategies=tuple(strategies),
+        best=best,
+        current=best,
+        interval_s=policy.baseline_trial_s if threads else policy.first_trial_s,
+        budget_s=policy.trial_allowance_s,
+    )
+
+
+def is_conclusive(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> bool:
+    """Return whether a window allows a decision: it is full, or shows that a trial fails."""
+    if window.is_full(policy):
+        return True
+    if not choice.is_trial:
+        return False
+    min_s = policy.early_stop_window_share * policy.window_s
+    if window.seconds >= min_s and window.num_blocks >= policy.window_blocks:
+        return window.rate < policy.early_stop_ratio * choice.best_rate
+    if window.seconds_since_settled < min_s:
+        return False
+    # Even with the block that is being computed it would be far too slow.
+    num_possible = window.num_since_settled + choice.block_elements
+    most = policy.abort_ratio * choice.best_rate * window.seconds_since_settled
+    return num_possible < most
+
+
+def judge(
+    choice: ExecutorChoice, window: Window, policy: TuningPolicy
+) -> tuple[ExecutorChoice, Decision]:
+    """Decide at the end of a window: end a trial, or begin one."""
+    if choice.is_trial:
+        return _end_trial(choice, window, policy)
+    choice = _learn(choice, window, policy)
+    if choice.next is not None:
+        may_help = _may_help(choice, choice.next.strategy, window, policy)
+        return choice, choice.next if may_help else None
+    for strategy in _candidates(choice, window, policy):
+        if _is_due(choice, strategy, window, policy):
+            is_from_inline = strategy.kind == "threads" and choice.best.kind == "inline"
+            needs_probe = is_from_inline and not _is_waiting(window, policy)
+            trial = Try(strategy=strategy, needs_probe=needs_probe)
+            return replace(choice, next=trial), trial
+    return choice, None
+
+
+def begin_trial(choice: ExecutorChoice) -> ExecutorChoice:
+    """Return the choice once the stream runs on the strategy that was to be tried next."""
+    assert choice.next is not None
+    tried = choice.next.strategy
+    return replace(
+        choice,
+        current=tried,
+        next=None,
+        order=_moved_last(choice.order, tried),
+        since_trial_s=0.0,
+        starved_s=0.0,
+    )
+
+
+def after_probe(
+    choice: ExecutorChoice, policy: TuningPolicy, *, holds_lock: bool
+) -> ExecutorChoice:
+    """Return the choice once it is known whether the code holds the interpreter lock."""
+    assert choice.next is not None
+    if holds_lock:
+        return _skip_trial(choice, choice.next.strategy, policy)
+    return replace(choice, next=replace(choice.next, needs_probe=False))
+
+
+def rule_out(choice: ExecutorChoice, strategies: Sequence[Strategy]) -> ExecutorChoice:
+    """Return the choice without strategies that cannot be used. If in use, inline replaces them."""
+    inline = choice.strategies[0]
+    kept = tuple(strategy for strategy in choice.strategies if strategy not in strategies)
+    return replace(
+        choice,
+        strategies=kept,
+        best=choice.best if choice.best in kept else inline,
+        current=choice.current if choice.current in kept else inline,
+        next=choice.next if choice.next and choice.next.strategy in kept else None,
+    )
+
+
+def _skip_trial(choice: ExecutorChoice, strategy: Strategy, policy: TuningPolicy) -> ExecutorChoice:
+    """Try another strategy next; if there is none, the same one again after a longer time."""
+    choice = replace(choice, next=None, order=_moved_last(choice.order, strategy))
+    if _neighbors(choice) != [strategy]:
+        return choice
+    return replace(
+        choice, interval_s=_longer(choice.interval_s, policy), since_trial_s=0.0, starved_s=0.0
+    )
+
+
+def _learn(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> ExecutorChoice:
+    """Note a window on the best strategy."""
+    measured = window.rate, window.serial_s_per_element
+    reference = choice.reference
+    if reference is None and choice.since_trial_s:  # the first window still fills its buffers
+        reference = measured
+    is_changed = reference is not None and any(
+        _differ(before, now, policy.rate_change_factor)
+        for before, now in zip(reference, measured, strict=True)
+    )
+    num_changed = choice.num_changed + 1 if is_changed else 0
+    starved_s = window.seconds if window.pulling_share >= policy.starved_share else 0.0
+    choice = replace(
+        choice,
+        best_rate=window.rate,
+        block_elements=window.num_elements / window.num_blocks,
+        budget_s=choice.budget_s + policy.max_trial_share * window.seconds,
+        since_trial_s=choice.since_trial_s + window.seconds,
+        starved_s=choice.starved_s + starved_s,
+        reference=reference,
+        num_changed=num_changed,
+    )
+    if num_changed < policy.rate_change_windows:
+        return choice
+    return replace(
+        choice,
+        interval_s=min(choice.interval_s, policy.first_trial_s),
+        order=tuple(strategy for strategy in choice.order if strategy.kind != "inline"),
+        reference=measured,
+        num_changed=0,
+    )
+
+
+def _end_trial(
+    choice: ExecutorChoice, window: Window, policy: TuningPolicy
+) -> tuple[ExecutorChoice, EndTrial]:
+    tried, best = choice.current, choice.best
+    needed = policy.min_relative_speed if tried.is_smaller(best) else policy.min_speedup
+    has_won = window.rate > needed * choice.best_rate
+    decision = EndTrial(
+        run=tried if has_won else best,
+        retire=best if has_won else tried,
+        rate=window.rate,
+        previous_rate=choice.best_rate,
+    )
+    if has_won:
+        interval_s = policy.first_trial_s
+        lost_s = 0.0
+    else:
+        interval_s = _longer(choice.interval_s, policy)
+        lost_s = max(0.0, window.seconds_since_begin - window.num_all / choice.best_rate)
+    return (
+        replace(
+            choice,
+            best=decision.run,
+            current=decision.run,
+            best_rate=window.rate if has_won else choice.best_rate,
+            interval_s=interval_s,
+            budget_s=choice.budget_s - lost_s,
+            reference=None,
+            num_changed=0,
+        ),
+        decision,
+    )
+
+
+def _candidates(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> list[Strategy]:
+    """Return the strategies that may be tried, the one that was not tried for longest first."""
+    candidates = _neighbors(choice)
+    if choice.best.kind == "inline" and _is_waiting(window, policy):
+        threads = _of_kind(choice.strategies, "threads")
+        candidates = [other for other in candidates if other.kind != "threads"] + threads[-1:]
+    rank = {strategy: number for number, strategy in enumerate(choice.order)}
+    return sorted(candidates, key=lambda strategy: rank.get(strategy, -1))
+
+
+def _neighbors(choice: ExecutorChoice) -> list[Strategy]:
+    """Return inline, the next smaller and larger strategies, and the first one of other kinds."""
+    inline, best = choice.strategies[0], choice.best
+    row = [inline, *(one for one in _of_kind(choice.strategies, best.kind) if one != inline)]
+    place = row.index(best)
+    near = [*row[:1], *row[max(0, place - 1) : place], *row[place + 1 : place + 2]]
+    firsts = {strategy.kind: strategy for strategy in reversed(choice.strategies)}
+    others = [one for kind, one in firsts.items() if kind not in ("inline", best.kind)]
+    return [one for one in dict.fromkeys(near + others) if one != best]
+
+
+def _is_due(
+    choice: ExecutorChoice, strategy: Strategy, window: Window, policy: TuningPolicy
+) -> bool:
+    """Return whether it is time to try a strategy, and the budget covers the expected cost."""
+    is_smaller = strategy.is_smaller(choice.best)
+    if (choice.since_trial_s if is_smaller else choice.starved_s) < choice.interval_s:
+        return False
+    if not _may_help(choice, strategy, window, policy):
+        return False
+    return _expected_loss_s(choice, strategy, window, policy) <= choice.budget_s
+
+
+def _may_help(
+    choice: ExecutorChoice, strategy: Strategy, window: Window, policy: TuningPolicy
+) -> bool:
+    """Return whether a strategy is smaller, or the consumer waits enough to gain from another."""
+    return strategy.is_smaller(choice.best) or window.pulling_share >= policy.starved_share
+
+
+def _expected_loss_s(
+    choice: ExecutorChoice, strategy: Strategy, window: Window, policy: TuningPolicy
+) -> float:
+    """Return the time that a failed trial would probably lose.
+
+    The strategy is at best as fast as elements take inline, for each of its threads or processes.
+    """
+    serial_s = window.serial_s_per_element
+    if not serial_s or strategy.size / serial_s >= choice.best_rate:
+        return 0.0
+    rate = strategy.size / serial_s
+    is_aborted = rate < policy.abort_ratio * choice.best_rate
+    num_blocks = 1 if is_aborted else 1 + policy.window_blocks
+    shortest_s = policy.early_stop_window_share * policy.window_s
+    trial_s = max(shortest_s, num_blocks * choice.block_elements / rate)
+    return trial_s * (1 - rate / choice.best_rate)
+
+
+def _is_waiting(window: Window, policy: TuningPolicy) -> bool:
+    return is_mostly_waiting(window.serial_s, window.waited_s, policy)
+
+
+def _of_kind(strategies: Sequence[Strategy], kind: str) -> list[Strategy]:
+    return [strategy for strategy in strategies if strategy.kind == kind]
+
+
+def _moved_last(order: tuple[Strategy, ...], last: Strategy) -> tuple[Strategy, ...]:
+    return (*(strategy for strategy in order if strategy != last), last)
+
+
+def _longer(interval_s: float, policy: TuningPolicy) -> float:
+    longer = min(policy.backoff_factor * interval_s, policy.max_trial_interval_s)
+    return max(longer, policy.first_trial_s)
+
+
+def _differ(before: float, now: float, factor: float) -> bool:
+    return max(before, now) > factor * min(before, now)
