@@ -25,6 +25,8 @@ AnyDType: TypeAlias = np.dtype[Any]
 """Any NumPy dtype."""
 
 Indices: TypeAlias = NDArray[np.int64]
+"""Many indices or positions. If some exceed 64 bits, they are Python integers (dtype `object`): see
+`_base/indices.py`."""
 
 Span: TypeAlias = range | Indices
 """Many positions or record keys: a range if they are evenly spaced, which costs no memory."""

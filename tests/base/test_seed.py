@@ -1,6 +1,7 @@
 """Generators depend on the seed and the index alone, and are reused only if it is safe."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,3 +69,16 @@ def test_the_state_after_use_continues_the_stream():
 
     for key, first, second in zip([1, 2], drawn, continued, strict=True):
         assert new_generator(key).random(2).tolist() == [first, second]
+
+
+def test_an_index_above_64_bits_has_a_generator_of_its_own_and_does_not_change_the_next():
+    indices = [1, 2**64 + 1, 2**65 + 1, 1, 2**64 - 1]
+    draws = [rng.integers(2**62) for rng in generators(indexed_states(7, indices))]
+
+    assert draws[0] == draws[3]
+    assert len(set(draws)) == 4
+
+
+def test_a_negative_index_is_refused_as_in_grain():
+    with pytest.raises(OverflowError):
+        list(generators(indexed_states(7, [-1])))

@@ -1,20 +1,118 @@
-"""Convert indices between ranges and arrays."""
+"""Integer arithmetic on blocks of indices, exact at any size.
+
+Indices are arrays of 64-bit integers. An endless dataset has `sys.maxsize` elements, so that an
+index in its second epoch may exceed 64 bits. Such indices are arrays of Python integers (dtype
+`object`): slower by far, and exact. The functions here choose between the two.
+"""
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gristmill.types import Indices, Span
+from gristmill.types import Indices
+
+_INT64 = np.dtype(np.int64)
+_LIMIT = 2**63
 
 
-def as_indices(span: Span | Sequence[int]) -> Indices:
-    """Return indices as an array of 64-bit integers.
-
-    A range is converted by `np.arange`; `np.asarray` would iterate over it in Python.
+def as_indices(
+    span: range | NDArray[Any] | Sequence[int] | Sequence[tuple[int, int]],
+) -> Indices:
+    """Return indices as an array of 64-bit integers, or of Python integers if these are too large.
 
     >>> as_indices(range(3, 9, 2)).tolist()
     [3, 5, 7]
+    >>> as_indices([1, 2**64]).dtype
+    dtype('O')
     """
     if isinstance(span, range):
-        return np.arange(span.start, span.stop, span.step, dtype=np.int64)
-    return np.asarray(span, dtype=np.int64)
+        if not (-_LIMIT < span.start < _LIMIT and -_LIMIT < span.stop < _LIMIT):
+            return _as_objects(span)
+        if span.step == 1:
+            return np.arange(span.start, span.stop, dtype=np.int64)
+        if abs(span.step) >= _LIMIT:
+            return _as_objects(span)
+        # `np.arange` computes the number of steps in floating point.
+        return span.start + span.step * np.arange(len(span), dtype=np.int64)
+    if isinstance(span, np.ndarray):
+        if span.dtype is _INT64:
+            return span
+        if span.dtype == np.uint64:  # which NumPy would convert modulo 2^64
+            return as_indices(span.tolist())
+    try:
+        return np.asarray(span, dtype=np.int64)
+    except OverflowError:
+        return _as_objects(span)
+
+
+def split_epochs(indices: Indices, length: int) -> tuple[Indices, Indices]:
+    """Return the epoch of each index, and the 64-bit offset within the epoch.
+
+    >>> epochs, offsets = split_epochs(as_indices([3, 2**64 + 1]), 10)
+    >>> epochs.tolist(), offsets.tolist()
+    ([0, 1844674407370955161], [3, 7])
+    """
+    if indices.dtype.hasobject:
+        return as_indices(indices // length), as_indices(indices % length)
+    epochs = indices // length  # `np.divmod` is slower: it does not optimize a constant divisor
+    return epochs, indices - epochs * length
+
+
+def join_epochs(epochs: Indices, offsets: Indices, length: int | Indices, *, bound: int) -> Indices:
+    """Return `epochs * length + offsets`.
+
+    >>> length = 2**63 - 1
+    >>> join_epochs(as_indices([0, 1]), as_indices([3, 7]), length, bound=length).tolist()
+    [3, 9223372036854775814]
+
+    Args:
+        epochs: The epoch of each index.
+        offsets: The offset of each index.
+        length: The number of indices in an epoch, or one number for each index.
+        bound: An upper bound of the lengths, and of the absolute offsets plus 1.
+    """
+    if not epochs.dtype.hasobject:
+        largest = _largest(epochs)
+        if not largest:  # most blocks are in the first epoch
+            return offsets
+        if largest >= _LIMIT // max(1, bound):
+            epochs = _as_objects(epochs)
+    return epochs * length + offsets
+
+
+def scale(indices: Indices, factor: int, offset: int = 0) -> Indices:
+    """Return `indices * factor + offset`, for a positive factor and an offset below it.
+
+    >>> scale(as_indices([1, 2**62]), 4, 1).tolist()
+    [5, 18446744073709551617]
+    """
+    if factor == 1:
+        return indices
+    return exact_up_to(indices, _LIMIT // factor - 1) * factor + offset
+
+
+def exact_up_to(indices: Indices, largest: int) -> Indices:
+    """Return indices as Python integers if the absolute value of any of them is above `largest`.
+
+    Call it before arithmetic that is exact in 64 bits up to that value.
+    """
+    if indices.dtype.hasobject or _largest(indices) <= largest:
+        return indices
+    return _as_objects(indices)
+
+
+def _largest(indices: Indices) -> int:
+    """Return the largest absolute value of 64-bit integers; 0 if there are none."""
+    if not len(indices):
+        return 0
+    largest = int(indices.view(np.uint64).max())  # a negative one is above all others
+    return largest if largest < _LIMIT else max(int(indices.max()), -int(indices.min()))
+
+
+def _as_objects(
+    span: range | NDArray[Any] | Sequence[int] | Sequence[tuple[int, int]],
+) -> Indices:
+    """Return an array of Python integers, which all arithmetic of `Indices` can use as well."""
+    return cast("Indices", np.array(span, dtype=object))

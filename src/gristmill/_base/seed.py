@@ -60,7 +60,8 @@ def initial_states(keys: Iterable[int], counters: Iterable[int]) -> Iterator[Gen
 def indexed_states(seed: int, indices: Iterable[int]) -> Iterator[GeneratorState]:
     """Yield the initial state of the generator of each dataset element: one dict, modified.
 
-    As in Grain's datasets, the key is made from the seed, and the index is a word of the counter.
+    As in Grain's datasets, the key is made from the seed, and the index is a word of the counter,
+    or two words if it exceeds 64 bits, which Grain refuses.
 
     >>> [int(g.integers(100)) for g in generators(indexed_states(42, [0, 1, 0]))]
     [92, 25, 92]
@@ -68,8 +69,16 @@ def indexed_states(seed: int, indices: Iterable[int]) -> Iterator[GeneratorState
     state: GeneratorState = np.random.Philox(seed).state
     counter_words = state["state"]["counter"]
     for index in indices:
-        counter_words[3] = index
-        yield state
+        try:
+            counter_words[3] = index
+        except OverflowError:
+            if index < 0:
+                raise
+            counter_words[2:] = divmod(index, _WORD)
+            yield state
+            counter_words[2] = 0
+        else:
+            yield state
 
 
 def generators(

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gristmill._base.indices import as_indices, exact_up_to
 from gristmill.errors import PlanError
 from gristmill.types import Indices
 
@@ -81,13 +82,12 @@ def choose(indices: Indices, proportions: tuple[int, ...]) -> tuple[Indices, Ind
     >>> numbers.tolist(), within.tolist()
     ([0, 0, 1, 0, 0, 1], [0, 1, 0, 2, 3, 1])
     """
-    numbers = np.zeros(len(indices), dtype=np.int64)
-    within = np.zeros(len(indices), dtype=np.int64)
-    open_rows = np.arange(len(indices))
-    before, after = indices, indices + 1
     total = sum(proportions)
-    if len(indices) and int(indices.max()) >= (2**62) // max(total, 1):
-        before, after = before.astype(object), after.astype(object)
+    before = exact_up_to(indices, 2**62 // max(total, 1))
+    after = before + 1
+    numbers = np.zeros(len(indices), dtype=np.int64)
+    within = np.zeros(len(indices), dtype=before.dtype)
+    open_rows = np.arange(len(indices))
     for number, share in enumerate(proportions):
         others_before = before * (total - share) // total
         others_after = after * (total - share) // total
@@ -100,7 +100,7 @@ def choose(indices: Indices, proportions: tuple[int, ...]) -> tuple[Indices, Ind
         open_rows = open_rows[is_later]
         before, after = others_before[is_later], others_after[is_later]
         total -= share
-    return numbers, within
+    return numbers, as_indices(within)
 
 
 def choose_run(indices: range, proportions: tuple[int, ...]) -> tuple[Indices, Indices]:
@@ -117,8 +117,8 @@ def choose_run(indices: range, proportions: tuple[int, ...]) -> tuple[Indices, I
     ([0, 0, 1], [2, 3, 1])
     """
     start, stop, total = indices.start, indices.stop, sum(proportions)
-    if stop * total >= 2**62:
-        return choose(np.arange(start, stop), proportions)
+    if not -(2**62) < start * total <= stop * total < 2**62:
+        return choose(as_indices(indices), proportions)
     levels: list[tuple[int, int, range]] = []
     for share in proportions:
         others = total - share

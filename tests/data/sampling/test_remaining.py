@@ -88,3 +88,14 @@ def test_all_shards_of_a_sampler_are_each_of_them(drops: bool):
         assert np.asarray(every.keys(indices)).tolist() == np.asarray(shard.keys(indices)).tolist()
         assert every[number].record_key == shard[number].record_key
     assert every.num_positions(ShardOptions(0, 1)) == sum(every.lengths)
+
+
+@pytest.mark.parametrize("position", [2**31, 2**53, 2**61, 2**62, 2**63 - 1])
+def test_what_remains_of_an_endless_stream_is_exact_however_far_it_was_read(position: int):
+    remaining = Remaining((ENDLESS,)).after([position, position - 2, position])
+    first = 3 * position
+
+    numbers = remaining.numbers(np.arange(5)).tolist()
+
+    assert numbers == [first - 5, first - 2, first, first + 1, first + 2]
+    assert remaining.after([1, 1]).numbers(np.arange(2)).tolist() == numbers[2:4]

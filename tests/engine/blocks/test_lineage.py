@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gristmill._base.indices import as_indices
 from gristmill._engine.blocks.lineage import (
     DenseLineage,
     Lineage,
@@ -123,3 +125,19 @@ def test_joined_lineages_without_states_have_positions():
     joined = concatenate_lineages([lineage_of(range(2)), lineage_of(np.array([7]))])
 
     assert [joined.after(row) for row in range(3)] == [(1,), (2,), (8,)]
+
+
+@pytest.mark.parametrize("first", [0, 2**31, 2**63 - 3, 2**63, 2**70, -5])
+def test_positions_are_exact_however_large(first: int):
+    dense = lineage_of(range(first, first + 5))
+    sparse = lineage_of(as_indices([first, first + 7]))
+
+    assert dense.positions().tolist() == list(range(first, first + 5))
+    assert dense.sparse().positions().tolist() == list(range(first, first + 5))
+    assert sparse.positions().tolist() == [first, first + 7]
+    assert (dense.position(3), sparse.position(1)) == (first + 3, first + 7)
+
+
+def test_the_positions_of_batches_end_with_the_last_one():
+    batched = lineage_of(range(2**63 - 4, 2**63)).batched([3, 4])
+    assert batched.positions().tolist() == [2**63 - 2, 2**63 - 1]

@@ -12,7 +12,8 @@ from gristmill import (
     SequentialSampler,
     ShardOptions,
 )
-from gristmill._plan.nodes.sampled import SourceNode
+from gristmill._base.indices import as_indices
+from gristmill._plan.nodes.sampled import SampleNode, SourceNode
 from gristmill.errors import GristmillWarning, PlanError, PlanTypeError
 
 
@@ -216,3 +217,20 @@ def test_an_error_of_the_sampler_gains_a_note_with_the_users_line():
     with pytest.raises(KeyError) as caught:
         elements(Fails())
     assert any(__file__ in note and "position 0" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("position", [0, 2**31, 2**53 + 1, 2**61, 2**62, 2**63 - 9])
+def test_positions_of_a_shard_of_an_endless_stream_have_exact_indices(position: int):
+    sampler = IndexSampler(10, shuffle=True, seed=1, num_epochs=None)
+    node = SampleNode(
+        site="here:1", parent=node_over(range(10)), sampler=sampler, shard=ShardOptions(3, 7)
+    )
+    run = range(position, position + 5)
+    indices = [7 * (position + k) + 3 for k in range(5)]
+
+    assert list(node.indices(run)) == indices
+    assert list(node.indices(as_indices(run))) == indices
+    assert list(sampler.keys(as_indices(indices))) == [
+        int(sampler.keys(range(index, index + 1))[0]) for index in indices
+    ]
+    assert node.metadata(position).index == indices[0]

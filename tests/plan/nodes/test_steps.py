@@ -143,8 +143,9 @@ def test_batches_of_batches_contain_every_record_once(inner: int, outer: int):
     assert [n for batch in some for n in batch.ravel().tolist()] == [*range(6 * inner * outer)]
 
 
-def test_batches_of_an_endless_stream_are_endless():
-    assert batches(3, Batch(2), num_epochs=None)._plan_node.length() == ENDLESS
+def test_batches_of_an_endless_stream_are_as_many_as_grain_counts():
+    assert batches(3, Batch(2), num_epochs=None)._plan_node.length() == 2**62
+    assert batches(3, Batch(1), num_epochs=None)._plan_node.length() == ENDLESS
 
 
 def test_batches_span_epochs():

@@ -41,6 +41,7 @@ from gristmill._api.dataset.signatures import (
 from gristmill._api.plan_access import plan_of, source_node
 from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_kind
+from gristmill._base.indices import as_indices
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._data.transforms.base import Transformation, Transformations
 from gristmill._engine.access.context import Reader
@@ -501,7 +502,7 @@ class PlannedMapDataset(MapDataset[T_co]):
         Args:
             indices: The indices of the elements.
         """
-        made = self._read(np.array(indices, dtype=np.int64))
+        made = self._read(as_indices(indices))
         if made.error is not None:
             raise made.error
         return made.block.rows()

@@ -9,11 +9,14 @@ from typing import Any, final
 from gristmill._api.dataset.element_spec import get_element_spec
 from gristmill._api.plan_access import plan_of
 from gristmill._plan.element_spec import format_spec
-from gristmill._plan.nodes.base import ENDLESS, Node
+from gristmill._plan.nodes.base import Node
 from gristmill.errors import SpecError
 
 _MAX_WIDTH = 60
 """The width of the first column. A longer label shifts only the columns of its own row."""
+
+_MAX_COUNTED = 2**53
+"""Longer datasets are endless, or were before they were batched."""
 
 
 @final
@@ -96,7 +99,7 @@ def _length(node: Node) -> str:
         length, is_known = node.length(), node.is_dense
     except Exception:  # of a user's `__len__`; printing a dataset must not raise it
         return ""
-    if length >= ENDLESS:
+    if length > _MAX_COUNTED:
         return ""
     return str(length) if is_known else f"<= {length}"
 

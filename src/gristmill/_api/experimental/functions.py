@@ -94,13 +94,13 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
 
     Args:
         index: An integer from 0 to `max_index`.
-        max_index: The largest index.
+        max_index: The largest index, below 2**63.
         seed: The seed, below 2**32.
         rounds: The number of rounds of the cipher: even, from 4 to 1024. Datasets use 4.
     """
     if as_int("rounds", rounds, minimum=4, maximum=1024) % 2:
         raise PlanError(f"`rounds` must be even, got {rounds}.")
-    max_index = as_int("max_index", max_index)
+    max_index = as_int("max_index", max_index, maximum=2**63 - 1)
     index = as_int("index", index, maximum=max_index)
     if rounds != 4:
         return shuffled_index(index, max_index=max_index, seed=as_seed(seed), rounds=rounds)

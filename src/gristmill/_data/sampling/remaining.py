@@ -7,6 +7,7 @@ from typing import final
 
 import numpy as np
 
+from gristmill._base.indices import as_indices, exact_up_to, split_epochs
 from gristmill._data.sampling.shard_lengths import ENDLESS, strided_length
 from gristmill.options import ShardOptions
 from gristmill.types import Indices
@@ -43,6 +44,8 @@ class Remaining:
 
     def numbers(self, indices: Indices) -> Indices:
         """Return the number of each remaining element."""
+        num_before = sum(taken.first for taken in self.taken)
+        indices = exact_up_to(indices, 2**62 // len(self.lengths) - num_before)
         for taken in reversed(self.taken):
             indices = taken.to_below(indices)
         return self._number(indices)
@@ -58,9 +61,10 @@ class Remaining:
             start = sum(min(length, lowest) for length in self.lengths)
             first = sum(min(length, highest) for length in self.lengths)
         else:
-            start, first = (min(count * some, self.length) for some in (lowest, highest))
-        between = np.arange(start, first)
-        rounds, owners = np.divmod(self._number(between) if by_stream else between, count)
+            end = count * highest if self.length == ENDLESS else self.length
+            start, first = (min(count * some, end) for some in (lowest, highest))
+        between = as_indices(range(start, first))
+        rounds, owners = split_epochs(self._number(between) if by_stream else between, count)
         passed = between[rounds >= took[owners]]
         return Remaining(self.lengths, (*self.taken, _Taken(passed, first, count, by_stream)))
 
@@ -77,7 +81,7 @@ class Remaining:
         num_longer = sum(length > shortest for length in self.lengths)
         if not num_longer:
             return indices
-        turns, streams = np.divmod(indices - count * shortest, num_longer)
+        turns, streams = split_epochs(indices - count * shortest, num_longer)
         return np.where(turns < 0, indices, streams + count * (shortest + turns))
 
 
@@ -110,7 +114,8 @@ class _Taken:
         if not passed:
             return indices + self.first
         later = indices - passed + self.first
-        return np.where(indices < passed, self.passed[np.minimum(indices, passed - 1)], later)
+        earlier = self.passed[as_indices(np.minimum(indices, passed - 1))]
+        return np.where(indices < passed, earlier, later)
 
     def to_above(self, index: int) -> int:
         if index >= self.first:

@@ -16,7 +16,7 @@ import numpy as np
 
 from gristmill._base.bounds import check_index
 from gristmill._base.checks import as_bool, as_int, as_seed
-from gristmill._base.indices import as_indices
+from gristmill._base.indices import as_indices, split_epochs
 from gristmill._base.seed import new_generator
 from gristmill._data.sampling.record import RecordMetadata
 from gristmill._data.sampling.shard_lengths import ENDLESS, contiguous_range, strided_length
@@ -200,10 +200,10 @@ class IndexSampler:
             if len(epochs) == 1:
                 return epochs[0]
             return np.concatenate([as_indices(keys) for keys in epochs])
-        numbers, offsets = np.divmod(positions, size)
+        epochs, offsets = split_epochs(positions, size)
         keys = offsets + first
-        for epoch in np.unique(numbers).tolist():
-            chosen = numbers == epoch
+        for epoch in np.unique(epochs).tolist():
+            chosen = epochs == epoch
             keys[chosen] = self._epoch(offsets[chosen], epoch)
         return keys
 
@@ -252,7 +252,7 @@ class AllShardsSampler:
         """Return the record at each index."""
         wanted = as_indices(indices)
         owners = wanted % len(self._shards)
-        keys = np.empty_like(wanted)
+        keys = np.empty(len(wanted), dtype=np.int64)
         for number, shard in enumerate(self._shards):
             mine = owners == number
             if mine.any():

@@ -4,7 +4,8 @@ The order is Grain's. Positions are encrypted by a Feistel network on an even nu
 result past the last record is encrypted again until it falls inside (cycle walking), which makes
 the cipher a permutation of exactly the existing records. Grain uses one bit too few for 2^k + 1
 records with an even k of 16 or more, so that one record comes twice and another never; this module
-uses the bits that the last record needs.
+uses the bits that the last record needs. (Grain computes the bits as a logarithm in floating point,
+so that above 2^48, a few larger numbers of records are affected, too.)
 """
 
 from functools import lru_cache

@@ -8,7 +8,7 @@ import numpy as np
 
 from gristmill._base.aligned_alloc import aligned_empty
 from gristmill._base.columns import Columns, RaggedError
-from gristmill._base.indices import as_indices
+from gristmill._base.indices import as_indices, join_epochs, scale, split_epochs
 from gristmill._base.tree import map_leaves
 from gristmill._data.batching.stack import stack
 from gristmill._engine.access.context import Allocate, ReadContext, Reader, result_at
@@ -42,15 +42,20 @@ def batch_reader(node: BatchNode, context: ReadContext, read_parent: Reader) -> 
 
 def _elements_of(node: BatchNode, span: Span) -> tuple[Span, list[int]]:
     """Return the parent's positions of all elements of some batches, and the end of each batch."""
-    total, size, length = node.parent.length(), node.size, node.length()
-    if isinstance(span, range) and span.step == 1 and 0 <= span.start <= span.stop <= length:
-        elements = range(span.start * size, min(span.stop * size, total))
-        return elements, batch_ends(size, len(elements))[: len(span)]
-    epochs, numbers = np.divmod(as_indices(span), max(1, length))
-    starts = numbers * size
-    sizes = np.minimum(starts + size, total) - starts
+    total, size, length = node.parent.length(), node.size, max(1, node.length())
+    if isinstance(span, range) and span.step == 1:
+        epoch, number = divmod(span.start, length)
+        stop = number + len(span)
+        if stop <= length:  # most ranges lie within one epoch
+            first = epoch * total
+            elements = range(first + number * size, first + min(stop * size, total))
+            return elements, batch_ends(size, len(elements))[: len(span)]
+    epochs, numbers = split_epochs(as_indices(span), length)
+    starts = numbers * size if length * size < 2**63 else scale(numbers, size)
+    sizes = as_indices(np.minimum(total - starts, size))
     ends = np.cumsum(sizes)
-    offsets = np.repeat(starts + epochs * total - (ends - sizes), sizes)
+    firsts = join_epochs(epochs, starts, total, bound=max(total, length * size))
+    offsets = np.repeat(firsts - (ends - sizes), sizes)
     return np.arange(len(offsets)) + offsets, ends.tolist()
 
 

@@ -79,7 +79,7 @@ def _locate_ahead(node: MixNode) -> Locate:
         if consecutive is None:
             return node.locate(as_indices(indices))
         located = as_indices(find(consecutive))
-        return located[:, 0], located[:, 1]
+        return as_indices(located[:, 0]), located[:, 1]
 
     return locate
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gristmill._base.indices import as_indices
+from gristmill._base.indices import as_indices, split_epochs
 from gristmill._engine.access.context import ReadContext, Reader, RunStep, result_at
 from gristmill._engine.access.filter import run_on_present
 from gristmill._engine.blocks.block import Block
@@ -60,7 +60,7 @@ def padded_flat_map_reader(node: FanOutNode, context: ReadContext, read_parent: 
     run_split = partial(run_on_present, named(node.label, run))
 
     def read(indices: Span) -> BlockResult:
-        parents, outputs = np.divmod(as_indices(indices), node.max_fan_out)
+        parents, outputs = split_epochs(as_indices(indices), node.max_fan_out)
         # Each parent is read once, in the order of the indices: an error comes where it belongs.
         unique, firsts, inverse = np.unique(parents, return_index=True, return_inverse=True)
         order = np.argsort(firsts)

@@ -40,7 +40,7 @@ def _within_epoch(indices: Span, length: int) -> Span:
         start = indices.start % length
         if indices.step == 1 and start + len(indices) <= length:
             return range(start, start + len(indices))
-    keys = as_indices(indices) % length
+    keys = as_indices(as_indices(indices) % length)
     consecutive = as_range(keys)
     return keys if consecutive is None else consecutive
 

@@ -52,6 +52,9 @@ def as_range(span: Span) -> range | None:
     """
     if isinstance(span, range):
         return span if span.step == 1 and len(span) else None
-    if not len(span) or span[-1] - span[0] != len(span) - 1:
+    if not len(span):
         return None
-    return range(int(span[0]), int(span[-1]) + 1) if (np.diff(span) == 1).all() else None
+    first, last = int(span[0]), int(span[-1])
+    if last - first != len(span) - 1:
+        return None
+    return range(first, last + 1) if (np.diff(span) == 1).all() else None

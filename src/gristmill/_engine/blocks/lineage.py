@@ -93,8 +93,7 @@ class DenseLineage:
 
     def positions(self) -> Indices:
         """Return the position of each element, as `position` does."""
-        ends = self._first + self._size * np.arange(1, self._count + 1, dtype=np.int64)
-        return np.minimum(ends, self._end) - 1
+        return self._boundaries()[1:] - 1
 
     def num_until(self, cursor: Cursor) -> int:
         """Return the number of elements before a local cursor."""
@@ -104,13 +103,19 @@ class DenseLineage:
 
     def sparse(self) -> "SparseLineage":
         """Return the same lineage with one row per element."""
-        starts = np.zeros((self._count, 1 + self._num_flat_maps), dtype=np.int64)
-        starts[:, 0] = self._first + np.arange(self._count) * self._size
+        boundaries = self._boundaries()
+        starts = np.zeros((self._count, 1 + self._num_flat_maps), dtype=boundaries.dtype)
+        starts[:, 0] = boundaries[:-1]
         ends = starts.copy()
-        ends[:, 0] = np.minimum(starts[:, 0] + self._size, self._end)
+        ends[:, 0] = boundaries[1:]
         origins = starts.copy()
         origins[:, 0] = ends[:, 0] - 1
         return SparseLineage(origins, starts, ends, self._states)
+
+    def _boundaries(self) -> Indices:
+        """Return the position before each element, and the one after the last."""
+        stop = self._first + (self._count + 1) * self._size
+        return np.minimum(as_indices(range(self._first, stop, self._size)), self._end)
 
     def _end_of(self, row: int) -> int:
         return min(self._first + (row + 1) * self._size, self._end)

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from gristmill._base.indices import as_indices
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_note_once
 from gristmill._engine.stages.base import Stage
@@ -46,9 +47,9 @@ class Turns:
     def between(start: int, stop: int, proportions: tuple[int, ...]) -> "Turns":
         """Compute the turns in a range of outputs."""
         numbers, within = choose_run(range(start, stop), proportions)
-        firsts = np.zeros(len(proportions), dtype=np.int64)
+        firsts = np.zeros(len(proportions), dtype=within.dtype)
         firsts[numbers[::-1]] = within[::-1]  # the first occurrence is written last
-        return Turns(numbers, within - firsts[numbers])
+        return Turns(numbers, as_indices(within - firsts[numbers]))
 
 
 @final

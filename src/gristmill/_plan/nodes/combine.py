@@ -8,6 +8,7 @@ from typing import Self, final
 
 import numpy as np
 
+from gristmill._base.indices import as_indices, join_epochs, scale, split_epochs
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._plan.element_spec import ParentSpecs
 from gristmill._plan.mixing import choose, choose_run
@@ -109,8 +110,8 @@ class SelectNode(ChooseNode):
 
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
         found = [self.selection[index] for index in indices.tolist()]
-        located = np.array(found, dtype=np.int64).reshape(len(found), 2)
-        return located[:, 0], located[:, 1]
+        located = as_indices(found).reshape(len(found), 2)
+        return as_indices(located[:, 0]), located[:, 1]
 
 
 @final
@@ -125,6 +126,11 @@ class ConcatenateNode(ChooseNode):
                     f"{parent.label} is infinite, so no dataset can follow it. Concatenate first, "
                     "and repeat the result."
                 )
+        if self.length() > ENDLESS:
+            raise PlanError(
+                f"The datasets have {self.length()} elements in total, which is more than "
+                f"`sys.maxsize`, {ENDLESS}. Concatenate fewer of them."
+            )
 
     @property
     def label(self) -> str:
@@ -135,18 +141,22 @@ class ConcatenateNode(ChooseNode):
         return max(parent.num_sources for parent in self.inputs)
 
     @cached_property
+    def _lengths(self) -> list[int]:
+        return [parent.length() for parent in self.inputs]
+
+    @cached_property
     def _ends(self) -> Indices:
-        return np.cumsum([parent.length() for parent in self.inputs], dtype=np.int64)
+        return np.cumsum(self._lengths, dtype=np.int64)
 
     def length(self) -> int:
-        return int(self._ends[-1]) if self.inputs else 0
+        return sum(self._lengths)
 
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
-        epochs, offsets = np.divmod(indices, self.length())
+        epochs, offsets = split_epochs(indices, self.length())
         numbers = np.searchsorted(self._ends, offsets, side="right").astype(np.int64)
         lengths = np.diff(self._ends, prepend=0)
         within = offsets - (self._ends - lengths)[numbers]
-        return numbers, within + epochs * lengths[numbers]
+        return numbers, join_epochs(epochs, within, lengths[numbers], bound=self.length())
 
 
 @final
@@ -168,8 +178,9 @@ class ReshardedNode(ChooseNode):
         return self.remaining.num_positions(self.shard)
 
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
-        numbers = self.remaining.numbers(indices * self.shard.shard_count + self.shard.shard_index)
-        within, owners = np.divmod(numbers, len(self.inputs))
+        shard = self.shard
+        numbers = self.remaining.numbers(scale(indices, shard.shard_count, shard.shard_index))
+        within, owners = split_epochs(numbers, len(self.inputs))
         return owners, within
 
 

@@ -12,6 +12,7 @@ from typing import final
 
 import numpy as np
 
+from gristmill._base.indices import as_indices, join_epochs, scale, split_epochs
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._data.sampling.shuffle import shuffled
 from gristmill._plan.nodes.base import ENDLESS, UnaryNode
@@ -51,10 +52,9 @@ class ShuffleNode(RearrangeNode):
 
     def to_parent(self, indices: Indices) -> Indices:
         length = self.parent.length()
-        epochs, offsets = np.divmod(indices, length)
-        return epochs * length + _shuffled_in_groups(
-            epochs, offsets, group_size=length, seed=self.seed
-        )
+        epochs, offsets = split_epochs(indices, length)
+        moved = _shuffled_in_groups(epochs, offsets, group_size=length, seed=self.seed)
+        return join_epochs(epochs, moved, length, bound=length)
 
 
 @final
@@ -70,10 +70,9 @@ class WindowShuffleNode(RearrangeNode):
         return f"WindowShuffle(window_size={self.window}, seed={self.seed})"
 
     def to_parent(self, indices: Indices) -> Indices:
-        windows, offsets = np.divmod(indices, self.window)
-        return windows * self.window + _shuffled_in_groups(
-            windows, offsets, group_size=self.window, seed=self.seed
-        )
+        windows, offsets = split_epochs(indices, self.window)
+        moved = _shuffled_in_groups(windows, offsets, group_size=self.window, seed=self.seed)
+        return join_epochs(windows, moved, self.window, bound=self.window)
 
 
 @final
@@ -97,16 +96,24 @@ class SliceNode(RearrangeNode):
     def length(self) -> int:
         return len(range(self.start, self.stop, self.step))
 
+    @cached_property
+    def _stride(self) -> int:
+        # An even larger step selects one element, whose offset is 0.
+        return min(max(self.step, -ENDLESS), ENDLESS)
+
     def to_parent(self, indices: Indices) -> Indices:
-        epochs, offsets = np.divmod(indices, self.length())
-        if not epochs.any():  # the length of an endless parent can only be multiplied by 0
-            return self.start + offsets * self.step
-        return self.start + offsets * self.step + epochs * self.parent.length()
+        epochs, offsets = split_epochs(indices, self.length())
+        epoch_length = self.parent.length()
+        sliced = self.start + offsets * self._stride
+        return join_epochs(epochs, sliced, epoch_length, bound=epoch_length)
 
     def run_in_parent(self, run: range) -> range | None:
-        if self.step == 1 and 0 <= run.start <= run.stop <= self.length():
-            return range(self.start + run.start, self.start + run.stop)
-        return None
+        length = self.length()
+        epoch, offset = divmod(run.start, length)
+        if self.step != 1 or offset + len(run) > length:
+            return None
+        start = self.start + offset + epoch * self.parent.length()
+        return range(start, start + len(run))
 
 
 @final
@@ -125,11 +132,16 @@ class PickNode(RearrangeNode):
 
     @cached_property
     def _picks(self) -> Indices:
-        return np.array(self.picks, dtype=np.int64)
+        return as_indices(self.picks)
+
+    @cached_property
+    def _bound(self) -> int:
+        return max(self.parent.length(), 1 + max(map(abs, self.picks)))
 
     def to_parent(self, indices: Indices) -> Indices:
-        epochs, offsets = np.divmod(indices, len(self.picks))
-        return self._picks[offsets] + epochs * self.parent.length()
+        epochs, offsets = split_epochs(indices, len(self.picks))
+        picks = self._picks[offsets]
+        return join_epochs(epochs, picks, self.parent.length(), bound=self._bound)
 
 
 @final
@@ -152,7 +164,7 @@ class RepeatNode(RearrangeNode):
         return min(epoch * self.num_epochs, ENDLESS)
 
     def to_parent(self, indices: Indices) -> Indices:
-        return indices if self.reseeds else indices % self.parent.length()
+        return indices if self.reseeds else as_indices(indices % self.parent.length())
 
     def run_in_parent(self, run: range) -> range | None:
         is_within = 0 <= run.start <= run.stop <= self.parent.length()
@@ -175,7 +187,8 @@ class RemainingNode(RearrangeNode):
         return self.remaining.num_positions(self.shard)
 
     def to_parent(self, indices: Indices) -> Indices:
-        return self.remaining.numbers(indices * self.shard.shard_count + self.shard.shard_index)
+        shard = self.shard
+        return self.remaining.numbers(scale(indices, shard.shard_count, shard.shard_index))
 
 
 def _shuffled_in_groups(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._base.columns import Columns, SupportsColumns
-from gristmill._base.indices import as_indices
+from gristmill._base.indices import as_indices, scale
 from gristmill._base.tree import map_leaves
 from gristmill._data.sampling.record import RecordMetadata
 from gristmill._data.sampling.remaining import Remaining
@@ -188,7 +188,7 @@ class SampleNode(RecordsNode):
             start = positions.start * shards + first
             indices = range(start, start + len(positions) * step, step)
         else:
-            indices = positions * shards + first
+            indices = scale(positions, shards, first)
         return indices if self.remaining is None else self.remaining.numbers(as_indices(indices))
 
     def metadata(self, position: int) -> RecordMetadata:

@@ -4,6 +4,7 @@ In a dataset, `None` stands for an absent element: one that a filter removed, or
 flat map did not fill. The user's functions are not called for it.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -217,7 +218,9 @@ class BatchNode(Step):
 
     def length(self) -> int:
         total = self.parent.length()
-        return ENDLESS if total == ENDLESS else self.max_outputs(total)
+        if total == ENDLESS and not self.drop_remainder:
+            return min(math.ceil(total / self.size), ENDLESS)  # in floating point, as in Grain
+        return self.max_outputs(total)
 
     def max_outputs(self, num_inputs: int) -> int:
         full, remaining = divmod(num_inputs, self.size)
