@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from gristmill import DataLoader, IndexSampler, ReadOptions
+from gristmill import DataLoader, IndexSampler, ReadOptions, load
 from gristmill.errors import ClosedError
+from tests.faults.processes import until
 
 MakeLoader = Callable[..., DataLoader]
 OwnThreads = Callable[[], list[threading.Thread]]
@@ -239,3 +240,49 @@ def test_a_program_ends_while_threads_run_ahead(is_stuck: bool, end: str):
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "4\n", "")
+
+
+def _stream_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if "gristmill" in thread.name]
+
+
+def _fail_at_50(number: int) -> int:
+    if number == 50:
+        raise ValueError(number)
+    return number
+
+
+@pytest.mark.parametrize("num_threads", [1, 16])
+def test_after_an_error_no_thread_is_left_though_its_traceback_is_held(num_threads: int):
+    loader = load(
+        range(100),
+        num_epochs=1,
+        transformations=[_fail_at_50],
+        read_options=ReadOptions(num_threads=num_threads),
+    )
+    iterator = iter(loader)
+    iterator.start_prefetch()
+
+    with pytest.raises(ValueError, match="50") as held:
+        list(iterator)
+
+    until(lambda: not _stream_threads(), "the threads are gone")
+    assert held.value.__traceback__ is not None
+    with pytest.raises(ValueError, match="50"):  # it is before the failed element, as always
+        next(iterator)
+
+
+def test_after_the_last_element_no_thread_is_left_and_the_iterator_can_be_restored():
+    iterator = iter(load(range(100), num_epochs=1))
+    iterator.start_prefetch()
+    first = next(iterator)
+    state = iterator.get_state()
+
+    rest = list(iterator)
+    until(lambda: not _stream_threads(), "the threads are gone")
+    assert list(iterator) == []
+    iterator.set_state(state)
+
+    assert [first, *iterator] == [first, *rest] == list(range(100))
+    assert iterator.stats().steps[0].name == iter(load(range(100))).stats().steps[0].name
+    assert len(iterator.stats().steps) == 1

@@ -28,6 +28,9 @@ from gristmill._plan.nodes.base import Node
 from gristmill.errors import ClosedError
 from gristmill.types import Cursor, Element
 
+_PARK_TIMEOUT_S = 0.1
+"""How long an error or Ctrl-C waits for the background thread to end."""
+
 
 @final
 class Stream:
@@ -39,7 +42,8 @@ class Stream:
     only tried.
 
     After an error the stream stands before the element that failed: the next call computes it
-    again.
+    again. After an error, Ctrl-C or the last element, nothing runs in the background: a traceback
+    may keep this object alive for as long as a notebook runs. The next call opens the stages again.
 
     Ctrl-C may interrupt it anywhere. `ResumablePuller` describes the protocol that makes this safe;
     the position that is certain is that of the `Handout`.
@@ -49,22 +53,47 @@ class Stream:
         """Open the stages of a plan. Nothing is read before the first element is requested."""
         keep_memory_warm()
         self.counters = Counters()
+        self._plan = plan
         self._settings = settings
         self._skip_budget = settings.on_error.budget if settings.on_error else 0
-        self._stage = open_stages(plan, settings, self.counters)
-        self._puller = ResumablePuller[BlockResult, Cursor](
-            StageProducer(self._stage),
-            buffer_size=settings.policy.prefetch_blocks,
-            name="gristmill-stream",
-        )
-        # Otherwise threads and processes would outlive a stream that is no longer referenced.
-        self._end_at_collection = weakref.finalize(self, self._puller.end)
+        self._open()
         self._handout = Handout(self._stage.start)
         self._ledger = SkipLedger(self._skip_budget)
+        self._has_ended = False
         self._is_closed = False
         self._prefetch_is_requested = False
         """Whether the user wants a thread. Otherwise it ends when it does not pay off."""
         self._load = ConsumerLoad(last_ready_at=time.perf_counter())
+
+    def _open(self) -> None:
+        self.counters.reopen()
+        self._stage = open_stages(self._plan, self._settings, self.counters)
+        self._puller = ResumablePuller[BlockResult, Cursor](
+            StageProducer(self._stage),
+            buffer_size=self._settings.policy.prefetch_blocks,
+            name="gristmill-stream",
+        )
+        # Otherwise threads and processes would outlive a stream that is no longer referenced.
+        self._end_at_collection = weakref.finalize(self, self._puller.end)
+        self._is_parked = False
+
+    def _park(self, timeout_s: float) -> None:
+        """End what runs in the background, until the next call.
+
+        A thread that is in a function of the user may not end in time. It ends after that function,
+        and the stages stay open: no other thread may call it at the same time.
+        """
+        if not self._puller.is_owner:
+            self._puller.reclaim(timeout_s)
+            if self._puller.is_owner:
+                self._is_parked = True
+                self._puller.end()
+                self._end_at_collection.detach()
+
+    def _unpark(self) -> None:
+        if self._is_parked and not self._is_closed:
+            self._open()
+            self._puller.needs_resync = True  # its stages stand at the start
 
     @property
     def cursor(self) -> Cursor:
@@ -93,11 +122,21 @@ class Stream:
 
     def __next__(self) -> Element:
         if not self._handout.waiting:
-            self._refill()
+            try:
+                self._refill()
+            except StopIteration:
+                self._has_ended = True
+                self._park(STOP_TIMEOUT_S)
+                raise
+            except BaseException:
+                self._park(_PARK_TIMEOUT_S)
+                raise
         return self._handout.waiting.pop()
 
     def seek(self, position: Position) -> None:
         """Continue from a position."""
+        self._unpark()
+        self._has_ended = False
         self._puller.seek(position.cursor)
         self.counters.take_back()
         self._handout = Handout(position.cursor)
@@ -108,12 +147,14 @@ class Stream:
     @property
     def seeks_at_once(self) -> bool:
         """Whether `seek` raises if a cursor does not fit. A thread reports that only later."""
-        return self._puller.is_owner
+        return self._puller.is_owner or self._is_parked
 
     def start(self) -> None:
         """Start a background thread for good, if the settings allow one or the stage needs one."""
         self._prefetch_is_requested = True
-        self._start_thread()
+        if not self._has_ended:
+            self._unpark()
+            self._start_thread()
 
     def _start_thread(self) -> None:
         if (self._settings.runs_ahead or self._stage.needs_thread) and not self._is_closed:
@@ -133,6 +174,9 @@ class Stream:
         """Get the next block that has elements, or raise the error in its place."""
         if self._is_closed:
             raise ClosedError("The iterator was closed. Make a new one from the loader.")
+        if self._has_ended:
+            raise StopIteration
+        self._unpark()
         if self._puller.needs_resync:
             self.seek(self.position)
         asked_at = time.perf_counter()

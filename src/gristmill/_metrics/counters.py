@@ -41,6 +41,7 @@ class Counters:
 
     def __init__(self, step_names: Sequence[str] = ()) -> None:
         self.steps = [StepClock(name) for name in step_names]
+        self._num_open_steps = len(self.steps)
         self.executor = "inline"
         self.num_threads = 0
         self.num_workers = 0
@@ -59,8 +60,15 @@ class Counters:
 
     def add_steps(self, names: Sequence[str]) -> int:
         """Add clocks for more steps, and return the number of the first one."""
-        self.steps += [StepClock(name) for name in names]
-        return len(self.steps) - len(names)
+        first = self._num_open_steps
+        self._num_open_steps += len(names)
+        if self._num_open_steps > len(self.steps):
+            self.steps += [StepClock(name) for name in names]
+        return first
+
+    def reopen(self) -> None:
+        """Let the same steps be added again: their clocks continue."""
+        self._num_open_steps = 0
 
     def count_steps(self, step_seconds: Sequence[float], *, first: int = 0) -> None:
         """Add the seconds that a block took in each step, starting with step `first`."""
