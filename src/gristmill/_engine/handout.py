@@ -11,8 +11,8 @@ class Handout:
     """The elements of a block that the user has not taken yet, and the cursors around them.
 
     A stream replaces it as a whole, in one assignment, and takes elements with `waiting.pop()`. So
-    at any moment, also when Ctrl-C interrupts the stream, the number of elements that wait says
-    which one was taken last.
+    at any moment, also when Ctrl-C interrupts the stream, the number of elements that wait
+    determines which one was taken last.
     """
 
     __slots__ = ("_lineage", "_start", "error", "waiting")

@@ -1,4 +1,4 @@
-"""Stages: what runs in order, in the consumer, each pulling blocks from the one below."""
+"""Stages run above the cut, in order; each pulls blocks from the stage below."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -14,32 +14,32 @@ from gristmill.types import Cursor
 
 
 class Stage(ABC):
-    """Gives the blocks of a stream one after the other."""
+    """Returns the blocks of a stream one after the other."""
 
     @abstractmethod
     def pull(self) -> BlockResult | None:
-        """Give what comes next, perhaps no element at all; `None` at the end.
+        """Return the next block result, perhaps without elements; `None` at the end.
 
-        After an error the stage may only be told to `seek`.
+        After an error only `seek` may be called.
         """
 
     @property
     @abstractmethod
     def start(self) -> Cursor:
-        """Where the stream begins."""
+        """The cursor at the start of the stream."""
 
     @abstractmethod
     def seek(self, cursor: Cursor) -> Cursor:
-        """Go on from a cursor, and forget what was read ahead; give the cursor in local numbers."""
+        """Continue from a cursor, without prefetched blocks; return the cursor in local numbers."""
 
     @property
     @abstractmethod
     def needs_thread(self) -> bool:
-        """Whether it has to be pulled by a thread of its own, which Ctrl-C never hits."""
+        """Whether a background thread must pull it, which Ctrl-C never interrupts."""
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Make a `pull` in another thread end soon; the stage is closed or told to seek next."""
+        """Make a `pull` in another thread return soon; `seek` or `close` follows."""
 
     @abstractmethod
     def close(self) -> None:
@@ -47,7 +47,7 @@ class Stage(ABC):
 
     @abstractmethod
     def dispose(self) -> None:
-        """Let go of everything, after `close`; whoever calls this has the stage to himself."""
+        """Release everything, after `close`. The caller is the only one that uses the stage."""
 
 
 @final
@@ -147,13 +147,13 @@ class StepStage(UpperStage):
 
 @final
 class CursorFilter:
-    """Drops what lies before a local cursor: pieces of a flat map that were already given."""
+    """Drops the elements before a local cursor: outputs of a flat map that were handed out."""
 
     def __init__(self, cursor: Cursor | None = None) -> None:
         self._cursor = cursor
 
     def drop(self, result: BlockResult) -> BlockResult:
-        """Give the outcome from the cursor on."""
+        """Return the part of a block result after the cursor."""
         cursor, block = self._cursor, result.block
         if cursor is None:
             return result

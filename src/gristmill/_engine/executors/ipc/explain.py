@@ -1,4 +1,4 @@
-"""Say which part of a plan cannot be sent to a worker."""
+"""Find the part of a plan that cannot be sent to a worker, for an error that names it."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -30,20 +30,20 @@ def explain_unsendable(plan: Node, error: Exception) -> PlanTypeError:
             if explained is not None:
                 explained.__cause__ = error
                 return explained
-    return _blame_the_whole("The pipeline", error)
+    return _whole_error("The pipeline", error)
 
 
 def explain_unsendable_value(name: str, value: Any, error: Exception) -> PlanTypeError:
-    """Explain the same of an argument that is no node, such as `worker_init_fn`."""
+    """Explain why an argument that is not part of a plan, such as `worker_init_fn`, is not sent."""
     explained = _explain(f"`{name}`", name, value, "function")
     if explained is None:
-        return _blame_the_whole(f"`{name}`", error)
+        return _whole_error(f"`{name}`", error)
     explained.__cause__ = error
     return explained
 
 
 _ROOTS = {"source": "data_source", "function": "", "batch_function": ""}
-"""What the user calls these fields; a function goes by its own name."""
+"""The arguments that these fields come from; a function has a name of its own."""
 
 
 def _explain(what: str, name: str, value: Any, place: str) -> PlanTypeError | None:
@@ -57,7 +57,7 @@ def _explain(what: str, name: str, value: Any, place: str) -> PlanTypeError | No
     )
 
 
-def _blame_the_whole(what: str, error: Exception) -> PlanTypeError:
+def _whole_error(what: str, error: Exception) -> PlanTypeError:
     explained = PlanTypeError(
         f"{what} cannot be sent to a worker: {type(error).__name__}: {error}. "
         "Use `worker_count=0`, or leave out what cannot be pickled."
@@ -75,18 +75,18 @@ def _failure(value: Any) -> Exception | None:
 
 
 def _discard(_: PickleBuffer) -> None:
-    """Take the memory of arrays out of a pickle that nobody will load."""
+    """Leave the memory of arrays out of a pickle that is never loaded."""
 
 
 def _nodes(plan: Node) -> Iterator[Node]:
-    """Give the nodes of a plan, bottom up."""
+    """Yield the nodes of a plan, bottom up."""
     for parent in plan.parents:
         yield from _nodes(parent)
     yield plan
 
 
 def _own_parts(node: Node) -> Iterator[tuple[str, Any]]:
-    """Give the parts of a node that are the user's, under the names the user knows them by."""
+    """Yield the fields of a node that come from the user, under the names of the arguments."""
     for field in fields(node):
         value = getattr(node, field.name)
         if field.name in ("site", "parent", "inputs", "name") or value is None:
