@@ -68,14 +68,22 @@ def take(iterator: Any, most: int = 10_000) -> list[Any]:
     return taken
 
 
+def prefetching(dataset: Any) -> Any:
+    """Return an iterator over one of our datasets with a background thread from the start on."""
+    iterator = iter(dataset)
+    iterator.start_prefetch()
+    return iterator
+
+
 def assert_same_stream(program: Callable[[Api], Any], most: int = 10_000) -> None:
-    """Iterate under both, and compare."""
+    """Iterate under both, and compare; under gristmill also with a background thread."""
     made = [attempt(lambda side=side: program(side)) for side in SIDES]
     if made[0] is REFUSED or made[1] is REFUSED:
         assert made[0] is made[1] is REFUSED, made
         return
     theirs, own = (take(iter(dataset), most) for dataset in made)
     assert_same(own, theirs, "stream")
+    assert_same(take(prefetching(made[1]), most), theirs, "prefetched stream")
 
 
 def assert_same_access(program: Callable[[Api], Any], *, most: int = 60) -> None:
@@ -92,8 +100,11 @@ def assert_same_access(program: Callable[[Api], Any], *, most: int = 60) -> None
 
 
 def assert_resumes(dataset: Any, most: int = 10_000) -> None:
-    """At every step, the state as JSON brings a new iterator to the rest of the stream."""
-    iterator = iter(dataset)
+    """At every step, the state as JSON brings a new iterator to the rest of the stream.
+
+    The first iterator has a background thread, and every second one of the others.
+    """
+    iterator = prefetching(dataset)
     states = [json.dumps(iterator.get_state())]
     elements: list[Any] = []
     while len(elements) < most:
@@ -106,6 +117,8 @@ def assert_resumes(dataset: Any, most: int = 10_000) -> None:
         resumed = iter(dataset)
         resumed.set_state(json.loads(state))
         assert json.dumps(resumed.get_state()) == state, number
+        if number % 2:
+            resumed.start_prefetch()
         rest = take(resumed, most - number)
         assert_same(rest, elements[number:], f"after {number} elements")
 

@@ -95,7 +95,7 @@ class Run:
         """The policy of the stream in this process."""
         policy = TuningPolicy()
         if self.kind == "threads":  # as many as allowed, from the first element on
-            never: dict[str, float] = {"first_trial_s": math.inf, "baseline_trial_s": math.inf}
+            never: dict[str, float] = {"first_trial_s": math.inf, "quick_trial_s": math.inf}
             policy = replace(policy, **ALWAYS_WAITS, **never)
         if self.is_hopping:  # another strategy with every second block
             needed = -math.inf if self.stays_where_it_went else math.inf

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import gristmill
 from gristmill import FlatMap, MultiprocessingOptions, ReadOptions
-from tests.equivalence.executors import by_value, exact
+from tests.equivalence.executors import Run, by_value, exact
+from tests.policies import DEFAULT_POLICY, EAGER, iterate
 
 by_value(__name__)
 
@@ -194,9 +195,16 @@ READS = {
 }
 
 
-def run(dataset: Any) -> tuple[list[Any], list[str]]:
-    """Give all elements, and the state before each and at the end."""
-    with closing(iter(dataset)) as iterator:
+POLICIES = {
+    "inline": DEFAULT_POLICY,
+    "ahead": EAGER,
+    "threads": Run("threads").policy,
+}
+
+
+def run(dataset: Any, way: str = "inline") -> tuple[list[Any], list[str]]:
+    """Return all elements, and the state before each and at the end."""
+    with closing(iterate(dataset, POLICIES[way])) as iterator:
         states = [json.dumps(iterator.get_state())]
         elements: list[Any] = []
         for element in iterator:
@@ -205,8 +213,8 @@ def run(dataset: Any) -> tuple[list[Any], list[str]]:
         return elements, states
 
 
-def rest(dataset: Any, state: str) -> Iterator[Any]:
-    with closing(iter(dataset)) as iterator:
+def rest(dataset: Any, state: str, way: str = "inline") -> Iterator[Any]:
+    with closing(iterate(dataset, POLICIES[way])) as iterator:
         iterator.set_state(json.loads(state))
         assert json.dumps(iterator.get_state()) == state
         yield from map(exact, iterator)
@@ -224,16 +232,13 @@ def test_the_elements_are_grains(pipeline: Pipeline):
 @given(pipeline=pipelines(), way=st.sampled_from(["ahead", "threads"]), cut=st.integers(0, 99))
 @CHEAP
 def test_threads_change_nothing_and_states_restore_anywhere(pipeline: Pipeline, way: str, cut: int):
-    inline, other = (
-        pipeline.build(gristmill, READS["inline"]),
-        pipeline.build(gristmill, READS[way]),
-    )
-    elements, states = run(inline)
+    built = {one: pipeline.build(gristmill, READS[one]) for one in ("inline", way)}
+    elements, states = run(built["inline"])
 
-    assert run(other) == (elements, states)
+    assert run(built[way], way) == (elements, states)
     place = cut % len(states)
-    for dataset in (inline, other):
-        assert list(rest(dataset, states[place])) == elements[place:]
+    for one, dataset in built.items():
+        assert list(rest(dataset, states[place], one)) == elements[place:]
 
 
 @given(pipeline=pipelines(most_parts=2), cut=st.integers(0, 99))

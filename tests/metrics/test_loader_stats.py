@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import gristmill as gm
+from tests.policies import EAGER, with_policy
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -30,8 +31,10 @@ def arguments(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def loader_of(source: Any, *operations: Any, **arguments: Any) -> gm.DataLoader:
+    """Return a loader that prefetches in a thread from the start on, if it may."""
     sampler = gm.IndexSampler(len(source), num_epochs=1, seed=0)
-    return gm.DataLoader(data_source=source, sampler=sampler, operations=operations, **arguments)
+    loader = gm.DataLoader(data_source=source, sampler=sampler, operations=operations, **arguments)
+    return with_policy(loader, EAGER)
 
 
 def double(number: int) -> int:

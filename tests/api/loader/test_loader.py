@@ -202,6 +202,7 @@ def threads_ahead() -> set[threading.Thread]:
 def test_close_ends_the_thread():
     before = threads_ahead()
     iterator = iter(gm.load(range(5), batch_size=2))
+    iterator.start_prefetch()
     next(iterator)
     (mine,) = threads_ahead() - before
     iterator.close()
@@ -211,6 +212,7 @@ def test_close_ends_the_thread():
 def test_an_iterator_that_nobody_holds_ends_its_thread():
     before = threads_ahead()
     iterator = iter(gm.load(range(5), batch_size=2))
+    iterator.start_prefetch()
     next(iterator)
     (mine,) = threads_ahead() - before
     del iterator

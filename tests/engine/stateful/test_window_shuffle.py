@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill._engine.stateful import window_shuffle as _window
+from gristmill._engine.stateful.window_shuffle import MAX_BLOCK_ELEMENTS
 from gristmill.errors import PlanError
 from tests.compat.both_sides import STEADY, assert_resumes, assert_same_stream, ours, take
 from tests.compat.stream_trees import numbers, streams
@@ -30,10 +30,15 @@ def test_goes_on_from_any_state(window: int):
     assert_resumes(shuffled.filter(lambda x: x % 3 > 0).batch(2))
 
 
-def test_a_large_window_is_given_in_parts(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_window, "MAX_BLOCK_ELEMENTS", 4)
-    assert_same_stream(lambda api: _shuffled(api, 50, 15))
-    assert_resumes(_shuffled(ours, 50, 15))
+def test_a_window_larger_than_a_block_is_returned_in_several():
+    count, window = 2 * MAX_BLOCK_ELEMENTS, MAX_BLOCK_ELEMENTS + 100
+    assert_same_stream(lambda api: _shuffled(api, count, window))
+    expected = take(iter(_shuffled(ours, count, window)))
+    for cut in (MAX_BLOCK_ELEMENTS - 1, MAX_BLOCK_ELEMENTS, MAX_BLOCK_ELEMENTS + 1, window):
+        first, resumed = (iter(_shuffled(ours, count, window)) for _ in range(2))
+        assert take(first, cut) == expected[:cut]
+        resumed.set_state(first.get_state())
+        assert take(resumed) == expected[cut:]
 
 
 def test_going_on_reads_at_most_a_window_again():

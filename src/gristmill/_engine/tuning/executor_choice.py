@@ -89,6 +89,8 @@ class ExecutorChoice:
     """Strategies that were tried, the last one last."""
     best_rate: float = 0.0
     """Elements per second on the best strategy, in its last window."""
+    best_serial_s: float = 0.0
+    """Seconds per element inline, in the same window."""
     block_elements: float = 0.0
     """Elements of a block on the best strategy."""
     since_trial_s: float = 0.0
@@ -96,7 +98,8 @@ class ExecutorChoice:
     starved_s: float = 0.0
     """Part of that time in windows in which the consumer mostly waited."""
     reference: tuple[float, float] | None = None
-    """Elements per second, and seconds per element inline, soon after the last trial."""
+    """Elements per second, and seconds per element inline, when the last trial failed or was found
+    to be useless."""
     num_changed: int = 0
     """Windows in a row that differ from the reference."""
 
@@ -121,7 +124,7 @@ def first_choice(
         strategies=tuple(strategies),
         best=best,
         current=best,
-        interval_s=policy.baseline_trial_s if threads else policy.first_trial_s,
+        interval_s=policy.quick_trial_s if threads else policy.first_trial_s,
         budget_s=policy.trial_allowance_s,
     )
 
@@ -137,10 +140,12 @@ def is_conclusive(choice: ExecutorChoice, window: Window, policy: TuningPolicy) 
         return window.rate < policy.early_stop_ratio * choice.best_rate
     if window.seconds_since_settled < min_s:
         return False
-    # Even with the block that is being computed it would be far too slow.
+    # With the block that is being computed it would still be too slow. Short blocks may only have
+    # to reach their size.
+    has_long_blocks = window.seconds >= policy.warm_up_s * window.num_blocks > 0
+    ratio = policy.early_stop_ratio if has_long_blocks else policy.abort_ratio
     num_possible = window.num_since_settled + choice.block_elements
-    most = policy.abort_ratio * choice.best_rate * window.seconds_since_settled
-    return num_possible < most
+    return num_possible < ratio * choice.best_rate * window.seconds_since_settled
 
 
 def judge(
@@ -205,30 +210,32 @@ def _skip_trial(choice: ExecutorChoice, strategy: Strategy, policy: TuningPolicy
     if _neighbors(choice) != [strategy]:
         return choice
     return replace(
-        choice, interval_s=_longer(choice.interval_s, policy), since_trial_s=0.0, starved_s=0.0
+        choice,
+        interval_s=_longer(choice.interval_s, policy),
+        since_trial_s=0.0,
+        starved_s=0.0,
+        reference=(choice.best_rate, choice.best_serial_s),
+        num_changed=0,
     )
 
 
 def _learn(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> ExecutorChoice:
     """Note a window on the best strategy."""
     measured = window.rate, window.serial_s_per_element
-    reference = choice.reference
-    if reference is None and choice.since_trial_s:  # the first window still fills its buffers
-        reference = measured
-    is_changed = reference is not None and any(
+    is_changed = choice.reference is not None and any(
         _differ(before, now, policy.rate_change_factor)
-        for before, now in zip(reference, measured, strict=True)
+        for before, now in zip(choice.reference, measured, strict=True)
     )
     num_changed = choice.num_changed + 1 if is_changed else 0
     starved_s = window.seconds if window.pulling_share >= policy.starved_share else 0.0
     choice = replace(
         choice,
         best_rate=window.rate,
+        best_serial_s=window.serial_s_per_element,
         block_elements=window.num_elements / window.num_blocks,
         budget_s=choice.budget_s + policy.max_trial_share * window.seconds,
         since_trial_s=choice.since_trial_s + window.seconds,
         starved_s=choice.starved_s + starved_s,
-        reference=reference,
         num_changed=num_changed,
     )
     if num_changed < policy.rate_change_windows:
@@ -255,7 +262,7 @@ def _end_trial(
         previous_rate=choice.best_rate,
     )
     if has_won:
-        interval_s = policy.first_trial_s
+        interval_s = policy.quick_trial_s
         lost_s = 0.0
     else:
         interval_s = _longer(choice.interval_s, policy)
@@ -265,10 +272,11 @@ def _end_trial(
             choice,
             best=decision.run,
             current=decision.run,
+            order=_moved_last(choice.order, decision.retire),  # it was measured just now, too
             best_rate=window.rate if has_won else choice.best_rate,
             interval_s=interval_s,
             budget_s=choice.budget_s - lost_s,
-            reference=None,
+            reference=None if has_won else (choice.best_rate, choice.best_serial_s),
             num_changed=0,
         ),
         decision,
@@ -276,13 +284,22 @@ def _end_trial(
 
 
 def _candidates(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> list[Strategy]:
-    """Return the strategies that may be tried, the one that was not tried for longest first."""
+    """Return the strategies that may be tried, the one that was not tried for longest first.
+
+    Of several that were never tried, inline is first, as it is what the others are worth comparing
+    with, then those that may be faster, then those that may be as fast with less.
+    """
     candidates = _neighbors(choice)
     if choice.best.kind == "inline" and _is_waiting(window, policy):
         threads = _of_kind(choice.strategies, "threads")
-        candidates = [other for other in candidates if other.kind != "threads"] + threads[-1:]
+        candidates = threads[-1:] + [other for other in candidates if other.kind != "threads"]
     rank = {strategy: number for number, strategy in enumerate(choice.order)}
-    return sorted(candidates, key=lambda strategy: rank.get(strategy, -1))
+
+    def key(strategy: Strategy) -> tuple[int, bool]:
+        only_saves = strategy.is_smaller(choice.best) and strategy.kind != "inline"
+        return rank.get(strategy, -1), only_saves
+
+    return sorted(candidates, key=key)
 
 
 def _neighbors(choice: ExecutorChoice) -> list[Strategy]:
@@ -291,8 +308,11 @@ def _neighbors(choice: ExecutorChoice) -> list[Strategy]:
     row = [inline, *(one for one in _of_kind(choice.strategies, best.kind) if one != inline)]
     place = row.index(best)
     near = [*row[:1], *row[max(0, place - 1) : place], *row[place + 1 : place + 2]]
-    firsts = {strategy.kind: strategy for strategy in reversed(choice.strategies)}
-    others = [one for kind, one in firsts.items() if kind not in ("inline", best.kind)]
+    others = [
+        _of_kind(choice.strategies, kind)[0]
+        for kind in dict.fromkeys(strategy.kind for strategy in choice.strategies)
+        if kind not in ("inline", best.kind)
+    ]
     return [one for one in dict.fromkeys(near + others) if one != best]
 
 
@@ -305,7 +325,7 @@ def _is_due(
         return False
     if not _may_help(choice, strategy, window, policy):
         return False
-    return _expected_loss_s(choice, strategy, window, policy) <= choice.budget_s
+    return _expected_loss_s(choice, strategy, policy) <= choice.budget_s
 
 
 def _may_help(
@@ -315,19 +335,17 @@ def _may_help(
     return strategy.is_smaller(choice.best) or window.pulling_share >= policy.starved_share
 
 
-def _expected_loss_s(
-    choice: ExecutorChoice, strategy: Strategy, window: Window, policy: TuningPolicy
-) -> float:
+def _expected_loss_s(choice: ExecutorChoice, strategy: Strategy, policy: TuningPolicy) -> float:
     """Return the time that a failed trial would probably lose.
 
     The strategy is at best as fast as elements take inline, for each of its threads or processes.
     """
-    serial_s = window.serial_s_per_element
+    serial_s = choice.best_serial_s
     if not serial_s or strategy.size / serial_s >= choice.best_rate:
         return 0.0
     rate = strategy.size / serial_s
     is_aborted = rate < policy.abort_ratio * choice.best_rate
-    num_blocks = 1 if is_aborted else 1 + policy.window_blocks
+    num_blocks = 1 if is_aborted else 3  # while threads settle, the first, and one to confirm
     shortest_s = policy.early_stop_window_share * policy.window_s
     trial_s = max(shortest_s, num_blocks * choice.block_elements / rate)
     return trial_s * (1 - rate / choice.best_rate)

@@ -96,7 +96,7 @@ class TuningPolicy:
     """Minimum number of blocks with elements over which elements per second are measured."""
 
     warm_up_s: float = 0.01
-    """Time that a strategy gets after its first block before it is measured: blocks reach their
+    """Time that a strategy gets before it is measured, at least its first block: blocks reach their
     size, caches fill."""
 
     max_settle_s: float = 0.3
@@ -107,13 +107,14 @@ class TuningPolicy:
     """A larger strategy is tried only if the consumer waits for elements for at least this share of
     the time. Otherwise it would gain nothing."""
 
-    first_trial_s: float = 1.0
+    first_trial_s: float = 0.75
     """Time on the present strategy before another one is tried. A failed trial takes 50 to 100 ms
     at half the speed, less than a tenth of this."""
 
-    baseline_trial_s: float = 0.1
-    """Time on threads that were chosen because the first record waited, before inline is measured.
-    The first record opens files and fills caches, so it waits more often than those after it."""
+    quick_trial_s: float = 0.1
+    """The same after a successful trial, which cost nothing, and on threads that were chosen
+    because the first record waited: it opens files and fills caches, so it waits more often than
+    those after it."""
 
     backoff_factor: float = 4.0
     """Factor by which the time until the next trial grows with each failed trial."""
@@ -126,8 +127,8 @@ class TuningPolicy:
     a budget, from which the time that failed trials have lost is subtracted. No trial begins whose
     expected cost exceeds the budget."""
 
-    trial_allowance_s: float = 0.1
-    """The budget for trials to begin with: the cost of one trial of usual length."""
+    trial_allowance_s: float = 0.2
+    """The budget for trials to begin with: the cost of a few trials of usual length."""
 
     min_speedup: float = 1.1
     """Speed, relative to the present strategy, from which a larger one is worth its threads or
@@ -151,8 +152,8 @@ class TuningPolicy:
     are no longer those of the last trial. The next trial does not wait longer than the first."""
 
     rate_change_windows: int = 3
-    """Number of windows in a row that must show the change: a single one may be a pause of the
-    operating system."""
+    """Number of windows in a row that must show a change of the data: a single one may be a pause
+    of the operating system."""
 
     ready_timeout_s: float = 0.0
     """Time that the stream waits for worker processes that start for a trial. Without it the stream

@@ -105,7 +105,7 @@ def add_block(
     counts_from = window.counts_from
     if counts_from is None or stats.requested_at < counts_from:
         if counts_from is None:
-            counts_from = ready_at + policy.warm_up_s
+            counts_from = max(ready_at, window.settled_at + policy.warm_up_s)
         return Window(
             window.begins_at,
             window.settled_at,

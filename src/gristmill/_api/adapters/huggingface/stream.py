@@ -80,6 +80,7 @@ class _ReplayedDataset:
 def _copy_dataset(dataset: HfDataset) -> HfDataset:
     """Copy only what holds the state: a dataset also refers to all file systems."""
     copied = copy.copy(dataset)
+    copied.__dict__ = dict(copied.__dict__)  # `datasets` makes the copy share the original's
     copied._ex_iterable = copy.deepcopy(_get_examples_iterable(dataset))  # noqa: SLF001
     return copied
 
