@@ -1,1 +1,1 @@
-"""How fast gristmill and its peers are, measured side by side: `python -m benchmarks --help`."""
+"""Compare the speed of gristmill and other data loaders: `python -m benchmarks --help`."""

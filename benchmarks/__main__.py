@@ -1,4 +1,4 @@
-"""The command: run the rows asked for, show the tables."""
+"""`python -m benchmarks`: run the selected rows and print the tables."""
 
 import argparse
 import importlib.util
@@ -21,10 +21,10 @@ from benchmarks.rows import ROWS
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure gristmill and its peers side by side on this machine.",
+        description="Measure gristmill and other data loaders on this machine.",
     )
     parser.add_argument(
         "--only",
@@ -35,18 +35,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, help="rounds per row (default 5; 1 with --quick)")
     parser.add_argument(
-        "--quick", action="store_true", help="see that all of it runs: the figures mean little"
+        "--quick",
+        action="store_true",
+        help="check that everything runs; the figures are not meaningful",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure to FILE")
     parser.add_argument(
         "--data",
         type=Path,
         metavar="DIR",
-        help="where MNIST's four idx files are (default: the packaged sample, tiled)",
+        help="the folder of MNIST's four idx files (default: the packaged sample, repeated)",
     )
-    parser.add_argument(
-        "--markdown", action="store_true", help="print Markdown, to paste into the README"
-    )
+    parser.add_argument("--markdown", action="store_true", help="print Markdown for the README")
     options = parser.parse_args(arguments)
     if options.rounds is None:
         options.rounds = 1 if options.quick else 5
@@ -55,19 +55,19 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def tell(message: str) -> None:
-    """Say something that is not part of the tables."""
+def print_message(message: str) -> None:
+    """Print a message that is not part of the tables."""
     sys.stderr.write(message + "\n")
 
 
-def tell_progress(message: str) -> None:
-    """Say what runs now, over what ran before where the terminal can."""
+def print_progress(message: str) -> None:
+    """Print what runs now. In a terminal, it replaces the previous message."""
     sys.stderr.write(f"\r\x1b[K{message}" if sys.stderr.isatty() else message + "\n")
     sys.stderr.flush()
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """Return the properties of this machine that the figures depend on."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -77,12 +77,12 @@ def machine() -> dict[str, Any]:
 
 
 def versions(results: list[Result]) -> dict[str, str]:
-    """The version of every package that ran."""
+    """Return the version of every package that ran."""
     return {result.contender.package: result.version for result in results if result.version}
 
 
 def prepare(rows: Sequence[Row], mnist: Path | None, folder: Path) -> dict[str, str]:
-    """Write what the rows read into `folder`; say of each kind of data where it comes from."""
+    """Write the data of the rows to `folder`, and return the origin of each kind of data."""
     needed = {row.data for row in rows}
     origins: dict[str, str] = {}
     if needed & {"mnist", "tfds"}:
@@ -104,7 +104,7 @@ def document(
     origins: dict[str, str],
     results: dict[str, list[Result]],
 ) -> dict[str, Any]:
-    """Every figure of the run, for machines."""
+    """Return every figure of the run, for `--json`."""
     everything = [result for row in results.values() for result in row]
     return {
         "machine": host,
@@ -126,46 +126,49 @@ def document(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmarks; the code is 1 if a contender failed or delivered wrong content."""
+    """Run the benchmarks. Return 1 if a contender failed or delivered wrong content."""
     options = parse(arguments)
     rows = [ROWS[name] for name in ROWS if not options.only or name in options.only]
     host = machine()
     if host["load_at_start"] > 0.5:
-        tell(f"Load average {host['load_at_start']:.1f}: the machine is busy, figures will be low.")
+        print_message(
+            f"The load average is {host['load_at_start']:.1f}: the machine is busy, and the "
+            "figures will be low."
+        )
     with tempfile.TemporaryDirectory(prefix="gristmill-bench-") as folder:
         try:
             origins = prepare(rows, options.data, Path(folder))
         except ModuleNotFoundError as error:
-            tell(f"The data could not be made: {error}. Run: {INSTALL}")
+            print_message(f"The data cannot be created: {error}. Run: {INSTALL}")
             return 2
         except ValueError as error:
-            tell(f"The images could not be read: {error}")
+            print_message(f"The images cannot be read: {error}")
             return 2
         results = run_rows(
             rows,
             data=Path(folder),
             num_rounds=options.rounds,
             max_seconds=1.0 if options.quick else 5.0,
-            tell=tell_progress,
+            report=print_progress,
         )
     if sys.stderr.isatty():
-        tell_progress("")
+        print_progress("")
     everything = [result for found in results.values() for result in found]
     if options.markdown or importlib.util.find_spec("rich") is None:
         sys.stdout.write(markdown(rows, results) + "\n")
     else:
         terminal = importlib.import_module("benchmarks._terminal")
         terminal.show(rows, results)
-    packages = ", ".join(f"{name} {text}" for name, text in versions(everything).items())
+    packages = ", ".join(f"{name} {version}" for name, version in versions(everything).items())
     about = f"Python {host['python']}, {host['cpus']} CPUs, {host['platform']}; {packages}."
     sys.stdout.write(
-        f"\n{about}\nMedians of {options.rounds} rounds, a fresh process each."
+        f"\n{about}\nMedians of {options.rounds} rounds, each in a new process."
         f"{''.join(f' {name}: {origin}.' for name, origin in origins.items())}"
-        f"{' QUICK RUN: do not quote.' if options.quick else ''}\n"
+        f"{' QUICK RUN: do not publish.' if options.quick else ''}\n"
     )
-    for text in (*failures(everything), missing(everything)):
-        if text:
-            tell(text)
+    for message in (*failures(everything), missing(everything)):
+        if message:
+            print_message(message)
     if options.json:
         options.json.write_text(json.dumps(document(host, options, origins, results), indent=2))
     return 1 if any(result.error for result in everything) else 0

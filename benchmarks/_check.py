@@ -1,4 +1,4 @@
-"""Whether a contender delivered what it had to."""
+"""Check that a contender delivered the records of its row."""
 
 import time
 from collections import Counter
@@ -12,18 +12,18 @@ from benchmarks._clock import Epoch
 
 
 class ContentError(Exception):
-    """A contender delivered something else than the records of the row."""
+    """A contender did not deliver the records of the row."""
 
 
-def dealt(num_records: int, *, batch_size: int, streams: int = 1) -> list[range]:
-    """The records of every batch, in the order of the batches.
+def split_batches(num_records: int, *, batch_size: int, streams: int = 1) -> list[range]:
+    """Return the records of every batch, in the order of the batches.
 
-    With several streams each takes a stride of the records and makes batches of its own, and the
-    streams take turns: that is what becomes of Grain's batches with workers.
+    With several streams, each batches every n-th record, and batches are taken from the streams in
+    turn. Grain forms its batches in this way when it has workers.
 
-    >>> dealt(6, batch_size=2)
+    >>> split_batches(6, batch_size=2)
     [range(0, 2), range(2, 4), range(4, 6)]
-    >>> [list(batch) for batch in dealt(6, batch_size=2, streams=2)]
+    >>> [list(batch) for batch in split_batches(6, batch_size=2, streams=2)]
     [[0, 2], [1, 3], [4], [5]]
     """
     strides = [range(first, num_records, streams) for first in range(streams)]
@@ -36,13 +36,13 @@ def dealt(num_records: int, *, batch_size: int, streams: int = 1) -> list[range]
 
 
 def order_of(batches: list[range]) -> NDArray[np.int64]:
-    """The records of the batches, one after another."""
+    """Return the records of all batches, concatenated."""
     return np.concatenate([np.asarray(batch, np.int64) for batch in batches])
 
 
 def check_batch_sizes(epoch: Epoch, batch_size: int, num_records: int, *, streams: int = 1) -> None:
-    """Every batch is full, but for the last one (of each stream) of a complete epoch."""
-    batches = dealt(num_records, batch_size=batch_size, streams=streams)
+    """Check that all batches are full, except the last one of each stream in a complete epoch."""
+    batches = split_batches(num_records, batch_size=batch_size, streams=streams)
     expected = [len(batch) for batch in batches]
     if not epoch.complete:
         expected = expected[: len(epoch.batch_sizes)]
@@ -54,31 +54,29 @@ def check_batch_sizes(epoch: Epoch, batch_size: int, num_records: int, *, stream
 
 
 def check_workers(seen: int | None, expected: int) -> None:
-    """The worker processes of the row's name were there, and the work not done without them."""
+    """Check that there were as many worker processes as the row requires."""
     if seen is not None and seen < expected:
-        raise ContentError(
-            f"Expected {expected} worker processes, saw {seen}: not the work of this row."
-        )
+        raise ContentError(f"Expected {expected} worker processes, found {seen}.")
 
 
 def check_in_order(epoch: Epoch, expected: NDArray[Any]) -> None:
-    """The values are the expected ones, in order; a prefix where the time limit cut them."""
+    """Check that the values are the expected ones in order, up to the time limit."""
     expected = expected if epoch.complete else expected[: len(epoch.values)]
     if not np.array_equal(epoch.values, expected):
-        raise ContentError("The values delivered are not the source's, in its order.")
+        raise ContentError("The values are not those of the source in its order.")
 
 
 def check_shuffled(epoch: Epoch, expected: NDArray[Any]) -> None:
-    """The values are the expected ones (some of them where cut), and not in their order."""
+    """Check that the values are the expected ones in another order, up to the time limit."""
     check_subset(Counter(epoch.values.tolist()), Counter(expected.tolist()), epoch.complete)
     if np.array_equal(epoch.values, expected[: len(epoch.values)]):
-        raise ContentError("The values were to be shuffled, but came in the source's order.")
+        raise ContentError("The values must be shuffled, but have the order of the source.")
 
 
 def check_subset(seen: Counter[int], expected: Counter[int], complete: bool) -> None:
-    """No value came more often than it is in the source; of a complete epoch, none is missing."""
+    """Check that no value is repeated, and that a complete epoch misses none."""
     if not seen <= expected or (complete and seen != expected):
-        raise ContentError("The values delivered are not those of the source.")
+        raise ContentError("The values are not those of the source.")
 
 
 def check_images(
@@ -92,8 +90,8 @@ def check_images(
 ) -> None:
     """Compare every byte of an epoch with the source, until `max_seconds` have passed.
 
-    `order` are the numbers of the records as they must come; None where any order will do. A
-    number beyond the source goes round it, `num_repeats` times in an epoch.
+    `order` contains the numbers of the records in the expected order, or is None if any order is
+    correct. An epoch contains the source `num_repeats` times; record numbers continue to increase.
     """
     deadline = time.perf_counter() + max_seconds
     seen: list[int] = []
@@ -114,10 +112,10 @@ def check_images(
     else:
         wanted = [expected[record % len(expected)] for record in order.tolist()]
         if seen != (wanted if complete else wanted[: len(seen)]):
-            raise ContentError("The images delivered are not the source's, in its order.")
+            raise ContentError("The images are not those of the source in its order.")
 
 
 def record_hashes(images: NDArray[Any], labels: NDArray[Any]) -> list[int]:
-    """One number for each image and its label together."""
+    """Return a hash of each image and its label."""
     pairs = zip(images, labels.tolist(), strict=True)
     return [hash((image.tobytes(), label)) for image, label in pairs]

@@ -1,4 +1,4 @@
-"""One contender, once: the process that the runner starts."""
+"""The process that runs one contender once. The runner starts it."""
 
 import importlib
 import importlib.metadata
@@ -15,7 +15,7 @@ from benchmarks.rows import ROWS
 
 
 def main() -> None:
-    """Do what the request on the command line says, and write the answer to the file it names."""
+    """Execute the request on the command line, and write the answer to the file that it names."""
     request = json.loads(sys.argv[1])
     answer_file = Path(request["answer"])
     try:
@@ -23,18 +23,18 @@ def main() -> None:
     except ModuleNotFoundError as error:
         row = ROWS[request["row"]]
         package = row.contenders[request["contender"]].package
-        missing = error.name == package  # and not one of its own modules: that is a failure
+        missing = error.name == package  # any other missing module is a failure
         answer = {"missing": package} if missing else {"error": traceback.format_exc()}
     except Exception:
         answer = {"error": traceback.format_exc()}
     answer_file.write_text(json.dumps(answer))
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # a peer's threads, stopped half-way through an epoch, are not to hold up the exit
+    os._exit(0)  # does not wait for the threads of a loader that was stopped within an epoch
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
-    """Import the contender's program and measure it as its row says."""
+    """Import the program of a contender and measure it as its row defines."""
     row = ROWS[request["row"]]
     contender = row.contenders[request["contender"]]
     module_name, function_name = contender.program.split(":")
@@ -49,7 +49,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def version(package: str) -> str:
-    """The version of the distribution that provides `package`."""
+    """Return the version of the distribution that provides `package`."""
     distributions = importlib.metadata.packages_distributions().get(package)
     return importlib.metadata.version(distributions[0]) if distributions else "from source"
 

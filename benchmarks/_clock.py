@@ -1,4 +1,4 @@
-"""Time one epoch or its steady part, keeping enough of it to check afterwards."""
+"""Measure the time of an epoch or of its steady state, and keep data to check afterwards."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -13,17 +13,17 @@ from benchmarks._processes import count_workers
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """What came out of a timed epoch."""
+    """The result of a timed epoch."""
 
     seconds: float
     timed: int
-    """How many records came while the clock ran."""
+    """The number of records that arrived in the measured time."""
     values: NDArray[Any]
-    """One of each record, also of those that came before."""
+    """One value of each record, including those before the measured time."""
     batch_sizes: list[int]
     complete: bool
     workers: int | None = None
-    """How many worker processes were seen, where anyone looked."""
+    """The number of worker processes, if it was counted."""
 
     @property
     def rate(self) -> float:
@@ -36,11 +36,11 @@ def time_epoch(
     values_of: Callable[[Any], NDArray[Any]],
     max_seconds: float,
 ) -> Epoch:
-    """Run an epoch, from making the iterator to its end or to `max_seconds`.
+    """Run an epoch: from the creation of the iterator to its end, or for `max_seconds`.
 
-    `values_of` picks the small array of a batch that is kept: a copy of its bytes, which costs
-    a fraction of a microsecond. Keeping the batches themselves would stop loaders from using
-    memory again, and a sum would cost as much as a fast loader's whole batch.
+    `values_of` selects a small array of a batch, whose bytes are copied in a fraction of a
+    microsecond. Keeping the batches themselves would prevent loaders from reusing memory, and a sum
+    over a batch would take as long as a fast loader needs for the batch.
     """
     kept: list[bytes] = []
     complete = True
@@ -65,11 +65,11 @@ def time_steady(
     *,
     warm_up: int,
 ) -> Epoch:
-    """Run an epoch; the clock runs from the arrival of batch `warm_up` to that of the last.
+    """Run an epoch, and measure from the arrival of batch `warm_up` to that of the last batch.
 
-    Workers are up by then and buffers as full as they will be, so that this is the rate of a
-    long run. What starting costs is a row of its own; stopping is not timed. Half-way through the
-    warm-up the worker processes are counted.
+    By then the workers have started and the buffers are full, so this is the rate of a long run.
+    Another row measures the start; the end is not measured. The worker processes are counted in the
+    middle of the warm-up.
     """
     kept: list[bytes] = []
     complete = True
@@ -89,7 +89,9 @@ def time_steady(
             complete = False
             break
     if len(kept) <= warm_up:
-        raise ValueError(f"The epoch ended after {len(kept)} batches, while warming up.")
+        raise ValueError(
+            f"The epoch ended after {len(kept)} batches, before the end of the warm-up."
+        )
     epoch = _epoch(now - begin, kept, values.dtype, complete=complete, warm_up=warm_up)
     return replace(epoch, workers=workers)
 

@@ -1,4 +1,4 @@
-"""Documents of many lengths, as a tokenizer gives them; a token tells which document it is of."""
+"""Tokenized documents of many lengths. Each token identifies its document."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,24 +11,24 @@ NUM_BINS = 64
 
 
 def make_documents(count: int = NUM_DOCUMENTS) -> list[NDArray[np.int32]]:
-    """Lognormal lengths, half of them under 250; each token is the document's number, from 1 on."""
+    """Return documents of lognormal lengths, whose tokens are the document's number, from 1."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.lognormal(5.5, 1.0, count), 1, ROW_LENGTH).astype(int)
     return [np.full(length, number, np.int32) for number, length in enumerate(lengths, start=1)]
 
 
 def check_whole(epoch: Epoch, documents: list[NDArray[np.int32]], *, may_split: bool) -> int:
-    """Count the documents in the rows: each must be whole, and all there if nothing was cut."""
+    """Check that documents are complete, and return how many of them an epoch contains."""
     seen, lengths = np.unique(epoch.values[epoch.values > 0], return_counts=True)
     expected = np.array([len(document) for document in documents])
     whole = lengths == expected[seen - 1]
-    if may_split and not epoch.complete:  # the last one goes on in a row that was not read
+    if may_split and not epoch.complete:  # the last one continues in a row that was not read
         whole[-1] = True
     if not whole.all():
         raise AssertionError(
-            f"document {seen[~whole][0]} came with {lengths[~whole][0]} tokens, it has "
-            f"{expected[seen[~whole][0] - 1]}"
+            f"Expected {expected[seen[~whole][0] - 1]} tokens of document {seen[~whole][0]}, got "
+            f"{lengths[~whole][0]}."
         )
     if epoch.complete and len(seen) != len(documents):
-        raise AssertionError(f"{len(seen)} of {len(documents)} documents came")
+        raise AssertionError(f"Expected {len(documents)} documents, got {len(seen)}.")
     return len(seen)

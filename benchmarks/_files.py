@@ -1,4 +1,4 @@
-"""The files of the rows about formats: prepared once, read by each process."""
+"""The files of the rows about formats. They are written once and read by each process."""
 
 import importlib
 import struct
@@ -21,14 +21,14 @@ ROW_GROUP = 20_000
 
 
 def make_records(count: int = NUM_RECORDS) -> Iterator[bytes]:
-    """Records that do not compress; the first 8 bytes of each are its number."""
+    """Yield records that do not compress. The first 8 bytes of each are its number."""
     noise = np.random.default_rng(0).bytes(count + RECORD_BYTES)
     for number in range(count):
         yield struct.pack("<q", number) + noise[number : number + RECORD_BYTES - 8]
 
 
 def shards(folder: Path, ending: str) -> list[str]:
-    """The paths of the files that hold the records."""
+    """Return the paths of the files with the records."""
     return [str(folder / f"{number}-of-{NUM_SHARDS}.{ending}") for number in range(NUM_SHARDS)]
 
 
@@ -36,10 +36,10 @@ def prepare_records(folder: Path) -> str:
     """Write the records as ArrayRecord, TFRecord and tar files."""
     per_shard = NUM_RECORDS // NUM_SHARDS
     records = list(make_records())
-    parts = [records[first : first + per_shard] for first in range(0, NUM_RECORDS, per_shard)]
+    contents = [records[first : first + per_shard] for first in range(0, NUM_RECORDS, per_shard)]
     for ending, write in WRITERS.items():
-        for path, part in zip(shards(folder, ending), parts, strict=True):
-            write(path, part)
+        for path, content in zip(shards(folder, ending), contents, strict=True):
+            write(path, content)
     return f"{NUM_RECORDS:,} records of {RECORD_BYTES:,} bytes in {NUM_SHARDS} files of each format"
 
 
@@ -74,7 +74,7 @@ WRITERS: dict[str, Callable[[str, Sequence[bytes]], None]] = {
 
 
 def prepare_table(folder: Path) -> str:
-    """Write tables as Parquet files: one of numbers, one that also has a text."""
+    """Write two tables as Parquet files: one of numbers, and one that also has strings."""
     arrow: Any = importlib.import_module("pyarrow")
     parquet: Any = importlib.import_module("pyarrow.parquet")
     features = np.random.default_rng(0).random((NUM_ROWS, NUM_FEATURES), np.float32)
@@ -85,13 +85,13 @@ def prepare_table(folder: Path) -> str:
         ),
         "label": arrow.array(np.arange(NUM_ROWS) % 1000),
     }
-    texts = [f"the text of row {number} " * (1 + number % 9) for number in range(NUM_ROWS)]
-    tables = {"numbers": columns, "texts": {**columns, "text": arrow.array(texts)}}
+    strings = [f"the text of row {number} " * (1 + number % 9) for number in range(NUM_ROWS)]
+    tables = {"numbers": columns, "strings": {**columns, "text": arrow.array(strings)}}
     for name, named in tables.items():
         parquet.write_table(arrow.table(named), table(folder, name), row_group_size=ROW_GROUP)
-    return f"{NUM_ROWS:,} rows in row groups of {ROW_GROUP:,}, with and without a text"
+    return f"{NUM_ROWS:,} rows in row groups of {ROW_GROUP:,}, with and without strings"
 
 
 def table(folder: Path, name: str) -> str:
-    """The path of a table."""
+    """Return the path of a table."""
     return str(folder / f"{name}.parquet")

@@ -1,4 +1,4 @@
-"""The records of the `jpeg` row: prepared once, loaded by each process."""
+"""The records of the row `jpeg`. They are written once and loaded by each process."""
 
 import importlib
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 NUM_FILES = 256
-NUM_RECORDS = 16_384  # the files, again and again
+NUM_RECORDS = 16_384  # each file many times
 BATCH_SIZE = 32
-WIDTH, HEIGHT, CROP = 500, 400, 224  # about ImageNet's usual size; the crop that networks take
+WIDTH, HEIGHT, CROP = 500, 400, 224  # the typical size in ImageNet; the usual crop
 
 
 @dataclass(frozen=True)
 class JpegSource:
-    """One record at a time: the bytes of a file, and the record's number as its label."""
+    """Records that are the bytes of a file, with the number of the record as the label."""
 
     files: list[bytes]
 
@@ -30,17 +30,19 @@ class JpegSource:
 
 
 def prepare(folder: Path) -> str:
-    """Write the files, one after another, into `folder`; say what they are."""
-    pillow: Any = importlib.import_module("benchmarks._pillow")  # not on top: --help needs none
+    """Write the files to `folder`, and return a description of them."""
+    pillow: Any = importlib.import_module(
+        "benchmarks._pillow"
+    )  # so that --help works without Pillow
     files = [pillow.make_jpeg(number) for number in range(NUM_FILES)]
     np.save(folder / "jpeg_sizes.npy", [len(file) for file in files])
     (folder / "jpeg_files.bin").write_bytes(b"".join(files))
     mean_kb = sum(map(len, files)) / len(files) / 1e3
-    return f"{NUM_FILES} made-up files of {WIDTH}x{HEIGHT}, {mean_kb:.0f} kB on average"
+    return f"{NUM_FILES} synthetic files of {WIDTH}x{HEIGHT}, {mean_kb:.0f} kB on average"
 
 
 def load(folder: Path) -> JpegSource:
-    """Read what `prepare` wrote."""
+    """Read the files that `prepare` wrote."""
     ends = np.cumsum(np.load(folder / "jpeg_sizes.npy")).tolist()
     packed = (folder / "jpeg_files.bin").read_bytes()
     return JpegSource([packed[a:b] for a, b in zip([0, *ends], ends, strict=False)])

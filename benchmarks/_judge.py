@@ -1,4 +1,4 @@
-"""Which figure is compared with which."""
+"""Compare the figures of a row with its targets."""
 
 from dataclasses import dataclass
 
@@ -10,26 +10,26 @@ _ROLES = {"limit": Role.LIMIT, "base": Role.BASE}
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A target, and what was reached of it."""
+    """A target, and the figure that gristmill reached."""
 
     target: Target
     wording: str
-    """The target in words."""
+    """A description of the target."""
     reached: float | None = None
-    """None where a figure is missing."""
+    """None if a figure is missing."""
     met: bool | None = None
     against: str = ""
 
 
 def speed(result: Result, score: Score) -> float:
-    """The median of a contender, turned so that more is faster."""
+    """Return the median of a contender, as a number that is larger if it is faster."""
     return score.speed(result.median(score.metric))
 
 
 def fastest(
     results: list[Result], score: Score | None, *, role: Role, family: str | None = None
 ) -> Result | None:
-    """The one with the best median, of those that ran; no one in a row that compares nobody."""
+    """Return the contender with the best median, or None if none ran or the row has no score."""
     if score is None:
         return None
     able = [result for result in of_kind(results, role, family) if result.usable]
@@ -37,7 +37,7 @@ def fastest(
 
 
 def of_kind(results: list[Result], role: Role, family: str | None) -> list[Result]:
-    """The contenders with that role, of one family or of all."""
+    """Return the contenders with a role, of one family or of all."""
     return [
         result
         for result in results
@@ -46,12 +46,12 @@ def of_kind(results: list[Result], role: Role, family: str | None) -> list[Resul
 
 
 def judge(row: Row, results: list[Result]) -> list[Verdict]:
-    """Every target of the row against what gristmill reached."""
+    """Return the verdict on every target of the row."""
     return [judge_target(row, target, results) for target in row.targets]
 
 
 def judge_target(row: Row, target: Target, results: list[Result]) -> Verdict:
-    """One target; peers that did not run leave it open rather than met."""
+    """Return the verdict on one target. It is open if a contender did not run."""
     wording, score = row.wording(target), row.score
     ours = fastest(results, score, role=Role.OURS)
     if ours is None or score is None:

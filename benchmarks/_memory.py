@@ -1,4 +1,4 @@
-"""How much memory this process has needed."""
+"""Measure the peak memory of this process."""
 
 import resource
 import sys
@@ -9,14 +9,14 @@ _STATUS = Path("/proc/self/status")
 
 
 def reset_peak() -> None:
-    """Forget the peak so far (on Linux), so that the imports do not hide what follows."""
+    """Reset the peak (on Linux), so that it does not include the imports."""
     if _CLEAR.exists():
         _CLEAR.write_text("5")  # proc(5): resets VmHWM to the current resident size
 
 
 def peak_bytes() -> int:
-    """The largest resident size, since the last reset where there is one."""
-    if _STATUS.exists():  # ru_maxrss is inherited through exec on Linux: the parent's would count
+    """Return the largest resident size, since the last reset if there was one."""
+    if _STATUS.exists():  # on Linux, ru_maxrss would include the parent's size
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""The images every MNIST row reads: prepared once, loaded by each process."""
+"""The images of the MNIST rows. They are written once and loaded by each process."""
 
 import importlib
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Mnist:
 
 
 class RecordSource:
-    """One record at a time, as users write it: an image and its label as a Python int."""
+    """A source as users write it: records are an image and its label as a Python int."""
 
     def __init__(self, mnist: Mnist) -> None:
         self._images = mnist.images
@@ -36,7 +36,7 @@ class RecordSource:
 
 
 class RepeatedSource(RecordSource):
-    """The records, over and over: an epoch that lasts longer than buffers take to fill."""
+    """The same records, repeated, for an epoch that is longer than buffers take to fill."""
 
     def __len__(self) -> int:
         return NUM_REPEATS * len(self._images)
@@ -47,17 +47,17 @@ class RepeatedSource(RecordSource):
 
 
 def prepare(directory: Path | None, folder: Path) -> str:
-    """Write the records as `.npy` files into `folder`; say where they came from."""
-    demo: Any = importlib.import_module("gristmill.demo")  # not on top: --help needs no loader
+    """Write the records as `.npy` files to `folder`, and return a description of them."""
+    demo: Any = importlib.import_module("gristmill.demo")  # so that --help imports no loader
     mnist = demo.load_mnist(directory)
     images, labels = mnist.train_images, mnist.train_labels
     np.save(folder / "images.npy", np.resize(images, (NUM_RECORDS, *images.shape[1:])))
     np.save(folder / "labels.npy", np.resize(labels, NUM_RECORDS))
     if directory is None:
-        return f"the packaged sample of {len(images):,} images, tiled to {NUM_RECORDS:,}"
+        return f"the packaged sample of {len(images):,} images, repeated to {NUM_RECORDS:,}"
     return f"{len(images):,} images from --data"
 
 
 def load(folder: Path) -> Mnist:
-    """Read what `prepare` wrote."""
+    """Read the files that `prepare` wrote."""
     return Mnist(np.load(folder / "images.npy"), np.load(folder / "labels.npy"))

@@ -1,4 +1,4 @@
-"""What a benchmark is made of, as data."""
+"""The definition of a benchmark row as data."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,36 +8,36 @@ from typing import Any
 
 
 class Role(StrEnum):
-    """What a contender stands for in its row."""
+    """The role of a contender in its row."""
 
     OURS = "ours"
-    """gristmill, judged against the target."""
+    """gristmill, compared with the targets."""
     BASE = "base"
-    """gristmill run another way, which a target of `base` compares it with."""
+    """gristmill with other options, for targets relative to `base`."""
     PEER = "peer"
-    """Another loader as its documentation has it; the fastest one is the best peer."""
+    """Another loader, used as in its documentation. The fastest one is the best peer."""
     TUNED = "tuned"
-    """A peer with parts of the loader's own work written by hand: compared with, not a target."""
+    """A peer for which the user wrote a part of the loader: compared, but not a target."""
     LIMIT = "limit"
-    """A bare loop without a loader; the fastest one is the limit."""
+    """A plain loop without a loader. The fastest one is the limit."""
     INFO = "info"
-    """Shown, but not judged and not compared with: other work than the row's."""
+    """Other work than that of the row: shown, but not compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """One way of doing the work of a row, run in a process of its own."""
+    """A program that does the work of a row, in its own process."""
 
     family: str
     how: str
     role: Role
     package: str
-    """The package it needs, under the name it is imported by."""
+    """The name under which the package that it needs is imported."""
     program: str
     """`module:function` under `benchmarks.contenders`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     streams: int = 1
-    """In how many strides of the records batches are formed: Grain's workers take one each."""
+    """The number of streams that batches are formed in: one for each worker of Grain."""
 
     @property
     def name(self) -> str:
@@ -45,7 +45,7 @@ class Contender:
 
     @property
     def worker_count(self) -> int:
-        """How many worker processes it is to have."""
+        """The number of worker processes that it must have."""
         return self.arguments.get("worker_count", 0)
 
 
@@ -59,7 +59,7 @@ def contender(
     streams: int = 1,
     **arguments: Any,
 ) -> Contender:
-    """A contender, in one line."""
+    """Return a contender. Further keywords are the arguments of its program."""
     return Contender(
         family=family,
         how=how,
@@ -73,25 +73,25 @@ def contender(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What one process is told."""
+    """The settings of one process."""
 
     data: Path
-    """A folder with what the row's data prepared."""
+    """The folder with the prepared data of the row."""
     max_seconds: float
     verify: bool
-    """Also run a second, untimed epoch, of which every byte is compared."""
+    """Whether to run a second epoch, which is not timed, and compare every byte."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What one process found."""
+    """The result of one process."""
 
     metrics: Mapping[str, float]
     records: int
     complete: bool
-    """False where the time limit cut the epoch short."""
+    """False if the epoch was stopped by the time limit."""
     fingerprint: int | None = None
-    """A checksum of the content, for rows where all contenders deliver the same."""
+    """A checksum of the content, for rows in which all contenders deliver the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class Score:
     lower_is_better: bool = False
 
     def speed(self, figure: float) -> float:
-        """The figure, or its inverse where lower is better: more is faster."""
+        """Return a number that is larger for a faster contender."""
         return 1 / figure if self.lower_is_better else figure
 
 
@@ -113,16 +113,16 @@ SECONDS = Score(metric="seconds", unit="s", lower_is_better=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What gristmill must reach, from section 7 of the design."""
+    """A figure that gristmill should reach."""
 
     times: float
     of: str | None = None
-    """`best peer`, `limit`, `base`, a family, or None for a figure in the row's own unit."""
+    """`best peer`, `limit`, `base` or a family; None for a figure in the unit of the row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One kind of work, and everyone who does it."""
+    """A workload, and the contenders that run it."""
 
     name: str
     title: str
@@ -130,22 +130,22 @@ class Row:
     contenders: tuple[Contender, ...]
     targets: tuple[Target, ...] = ()
     metrics: Mapping[str, str] = field(default_factory=lambda: {"records_per_s": "records/s"})
-    """Name of each metric, and the heading it is shown under."""
+    """The heading of each metric by its name."""
     score: Score | None = RECORDS_PER_S
-    """None where contenders are shown side by side and not compared."""
+    """None if the contenders are not compared."""
     data: str | None = None
-    """What is prepared before the first round: `mnist`, `tfds`, `jpeg`, `records` or `table`."""
+    """The data to prepare before the first round: `mnist`, `tfds`, `jpeg`, `records` or `table`."""
     note: str = ""
-    """What a reader must know about how it is measured."""
+    """What a reader must know about the measurement."""
 
     def wording(self, target: Target) -> str:
-        """A target in words."""
+        """Return a description of a target."""
         if target.of == "base":
             base = next(other for other in self.contenders if other.role is Role.BASE)
             return f"{target.times:g}x {base.how}"
         if target.of is not None:
             return f"{target.times:g}x {target.of}"
         if self.score is None:
-            raise ValueError(f"Row {self.name!r} has a target, but no score to judge it by.")
+            raise ValueError(f"Row {self.name!r} has a target but no score.")
         bound = "at most " if self.score.lower_is_better else ""
         return f"{bound}{target.times:,} {self.score.unit}"

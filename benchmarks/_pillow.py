@@ -1,4 +1,4 @@
-"""The work of the `jpeg` row, done with Pillow, and whether it was done."""
+"""The work of the row `jpeg` with Pillow, and the check of its results."""
 
 import io
 import time
@@ -19,11 +19,11 @@ Batch = tuple[Pixels, NDArray[Any], NDArray[Any]]
 
 
 def make_jpeg(number: int) -> bytes:
-    """A picture that compresses about as a photograph does: soft shapes, some grain."""
+    """Return an image that compresses like a photograph: soft shapes and some noise."""
     rng = np.random.default_rng(number)
     shapes = rng.integers(0, 256, (rng.integers(4, 40), rng.integers(5, 50), 3), dtype=np.uint8)
     soft = Image.fromarray(shapes).resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
-    grain = rng.normal(0, rng.uniform(10, 20), (HEIGHT, WIDTH, 1))  # on all colours alike
+    grain = rng.normal(0, rng.uniform(10, 20), (HEIGHT, WIDTH, 1))  # the same for all colours
     pixels = np.clip(np.asarray(soft) + grain, 0, 255).astype(np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=90)
@@ -31,7 +31,7 @@ def make_jpeg(number: int) -> bytes:
 
 
 def decode_crop_flip(jpeg: bytes, top: int, left: int, flip: int) -> Pixels:
-    """One image, as torchvision does it: only the crop becomes an array."""
+    """Decode an image as torchvision does: only the crop becomes an array."""
     image = Image.open(io.BytesIO(jpeg)).convert("RGB")
     image = image.crop((left, top, left + CROP, top + CROP))
     if flip:
@@ -40,7 +40,7 @@ def decode_crop_flip(jpeg: bytes, top: int, left: int, flip: int) -> Pixels:
 
 
 def augment(record: tuple[bytes, int], rng: np.random.Generator) -> Sample:
-    """A record with a random crop and flip."""
+    """Return a record with a random crop and flip."""
     jpeg, label = record
     top, left = int(rng.integers(HEIGHT - CROP + 1)), int(rng.integers(WIDTH - CROP + 1))
     flip = int(rng.integers(2))
@@ -48,7 +48,7 @@ def augment(record: tuple[bytes, int], rng: np.random.Generator) -> Sample:
 
 
 def stack(samples: Iterable[Sample]) -> Batch:
-    """The samples as a batch."""
+    """Return the samples as a batch."""
     images, labels, crops = zip(*samples, strict=True)
     return np.stack(images), np.array(labels), np.stack(crops)
 
@@ -56,10 +56,10 @@ def stack(samples: Iterable[Sample]) -> Batch:
 def check_crops(
     batches: Iterable[Batch], source: JpegSource, *, max_seconds: float, same_decoder: bool
 ) -> None:
-    """Compare every image with the crop it says it is, until `max_seconds` have passed.
+    """Compare every image with its crop, until `max_seconds` have passed.
 
-    Decoders differ by a few levels. Of another one than Pillow's, the mean difference must be
-    less than 4: of a wrong crop it is more than 10.
+    Decoders differ by a few levels. With a decoder other than Pillow's, the mean difference must be
+    less than 4; a wrong crop differs by more than 10.
     """
     deadline = time.perf_counter() + max_seconds
     seen: list[tuple[int, ...]] = []
@@ -70,9 +70,11 @@ def check_crops(
             expected = decode_crop_flip(source[label][0], *crop)
             gap = np.abs(image.astype(np.int16) - expected).mean()
             if gap > (0 if same_decoder else 4):
-                raise ContentError(f"Record {label} is not the crop it says: {gap:.2g} levels off.")
+                raise ContentError(f"Record {label} differs from its crop by {gap:.2g} levels.")
             seen.append(tuple(crop))
         if time.perf_counter() > deadline:
             break
     if len(set(seen)) < 0.9 * len(seen) or {flip for *_, flip in seen} != {0, 1}:
-        raise ContentError(f"Of {len(seen)} crops only {len(set(seen))} differ: not random.")
+        raise ContentError(
+            f"Expected random crops, got {len(set(seen))} different ones of {len(seen)}."
+        )

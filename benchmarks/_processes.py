@@ -1,4 +1,4 @@
-"""The processes a process has started, and the memory that each has to itself (Linux only)."""
+"""Find the processes that a process has started, and their private memory (Linux only)."""
 
 import os
 import re
@@ -13,15 +13,15 @@ _SHARED_MEMORY = ("/memfd:", "/dev/shm/", "/SYSV", "/dev/zero")
 
 
 def descendants(pid: int) -> list[int]:
-    """Children and their children, from every process's parent: not all kernels list children."""
+    """Return all descendants. They are found by their parents: some kernels list no children."""
     children: dict[int, list[int]] = {}
     for folder in _PROC.iterdir():
         if folder.name.isdigit():
             try:
                 stat = (folder / "stat").read_text()
             except (FileNotFoundError, ProcessLookupError):
-                continue  # it has ended meanwhile
-            parent = int(stat.rpartition(")")[2].split()[1])  # its name may hold anything
+                continue  # it has ended in the meantime
+            parent = int(stat.rpartition(")")[2].split()[1])  # its name may contain any character
             children.setdefault(parent, []).append(int(folder.name))
     found: list[int] = []
     left = [pid]
@@ -33,7 +33,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def worker_pids() -> list[int]:
-    """What this process has started; not `multiprocessing`'s helper that waits for their end."""
+    """Return the processes that this one started, without the resource tracker."""
     return [
         pid
         for pid in descendants(os.getpid())
@@ -42,7 +42,7 @@ def worker_pids() -> list[int]:
 
 
 def count_workers() -> int | None:
-    """How many worker processes there are; None where the system does not tell."""
+    """Return the number of worker processes, or None if the system does not report it."""
     return len(worker_pids()) if sys.platform == "linux" else None
 
 
@@ -51,19 +51,19 @@ class Memory:
     """The resident memory of a process, in bytes."""
 
     private: int
-    """What would be free if the process were gone, shared memory apart.
+    """The memory that would be freed if the process ended, without shared memory.
 
-    The kernel calls a page private when one process alone has it mapped. A page of shared memory
-    that the consumer has not looked at yet is no less a part of a batch, so those do not count.
+    The kernel calls a page private if only one process has mapped it. That includes pages of a
+    batch in shared memory that the consumer has not read yet, so shared memory is left out.
     """
     proportional: int
-    """All of it, a page of n processes counting for one n-th: a sum over all counts each once."""
+    """All memory, where a page of n processes counts as 1/n: their sum counts each page once."""
     shared: int
     """The part of `proportional` that is shared memory."""
 
 
 def memory_of(pid: int) -> Memory:
-    """Add up what the kernel tells of every mapping."""
+    """Add up what the kernel reports for each mapping."""
     private = proportional = shared = 0
     is_shared = False
     for line in (_PROC / str(pid) / "smaps").read_text().splitlines():
@@ -82,7 +82,7 @@ def memory_of(pid: int) -> Memory:
 
 
 def bare_private_bytes() -> int:
-    """What a Python that has imported NumPy, and does nothing, has to itself."""
+    """Return the private memory of an idle Python process that has imported NumPy."""
     program = "import sys, numpy; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE

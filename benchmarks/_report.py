@@ -1,4 +1,4 @@
-"""The tables: one for each row in the terminal, one for all of them in Markdown."""
+"""Create the tables: one for each row in the terminal, and a summary in Markdown."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ INSTALL = "pip install -e .[bench]"
 
 
 def short(number: float) -> str:
-    """Three significant digits, with k or M."""
+    """Return a number with three significant digits, and k or M."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{unit}" if number < 1000 * size else f"{number:.3g}"
@@ -19,44 +19,44 @@ def short(number: float) -> str:
 
 
 def ratio(result: Result, other: Result | None, score: Score) -> str:
-    """How many times as fast as the other one."""
+    """Return how many times as fast as the other contender one is."""
     if other is None or not result.usable:
         return "-"
     return times(speed(result, score) / speed(other, score))
 
 
 def with_unit(figure: float, score: Score) -> str:
-    """A figure; records per second are what is meant where nothing is said."""
+    """Return a figure with its unit, unless that is records per second."""
     return short(figure) if score == RECORDS_PER_S else f"{short(figure)} {score.unit}"
 
 
 def times(factor: float) -> str:
-    """A factor; small ones are not rounded to nothing."""
+    """Return a factor. Small ones are not rounded to zero."""
     return f"{factor:.2f}x" if factor >= 0.1 else f"{factor:.1g}x"
 
 
 def spread(result: Result, metric: str) -> str:
-    """Half the range of the rounds, as a share of their median."""
+    """Return half the range of the rounds, as a percentage of their median."""
     low, high = result.spread(metric)
     return f"{50 * (high - low) / result.median(metric):.0f}%" if len(result.rounds) > 1 else "-"
 
 
 def remark(result: Result) -> str:
-    """What a reader must know about this figure."""
+    """Return what a reader must know about this figure."""
     if result.missing:
         return "not installed"
     if result.error:
         return "FAILED, see below"
     notes: list[str] = []
     if not result.complete:
-        notes.append(f"cut: {result.records:,} records")  # by the time limit
+        notes.append(f"time limit: {result.records:,} records")
     if result.contender.role in (Role.INFO, Role.TUNED):
         notes.append({Role.INFO: "information", Role.TUNED: "hand-tuned"}[result.contender.role])
     return "; ".join(notes)
 
 
 def cells(row: Row, results: list[Result]) -> tuple[list[str], list[list[str]]]:
-    """Headings and lines of a row's own table."""
+    """Return the headings and lines of the table of a row."""
     score = row.score
     headings = ["contender", "how", *row.metrics.values()]
     headings += ["+-", "vs peer", "vs limit", "note"] if score else ["note"]
@@ -74,7 +74,7 @@ def cells(row: Row, results: list[Result]) -> tuple[list[str], list[list[str]]]:
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """One sentence on one target."""
+    """Return a sentence about a target."""
     if verdict.met is None or verdict.reached is None:
         return f"Target {verdict.wording}: open, a figure is missing."
     reached = times(verdict.reached) if verdict.target.of else plain(verdict.reached)
@@ -83,12 +83,12 @@ def verdict_line(verdict: Verdict) -> str:
 
 
 def plain(figure: float) -> str:
-    """A figure in full: no digits behind the point of a large one."""
+    """Return a figure that is not shortened. Large ones have no decimals."""
     return f"{figure:,.0f}" if figure >= 100 else f"{figure:.3g}"
 
 
 def conclusions(row: Row, results: list[Result]) -> list[str]:
-    """What the figures say, the unwelcome included."""
+    """Return the conclusions from the figures, including unfavourable ones."""
     lines = [row.note] if row.note else []
     lines += [verdict_line(verdict) for verdict in judge(row, results)]
     if row.score is not None:
@@ -100,12 +100,12 @@ def conclusions(row: Row, results: list[Result]) -> list[str]:
     }
     if Role.OURS in prints and Role.PEER in prints:
         same = prints[Role.OURS] == prints[Role.PEER]
-        lines.append(f"gristmill and Grain give {'the same' if same else 'DIFFERENT'} records.")
+        lines.append(f"gristmill and Grain yield {'the same' if same else 'DIFFERENT'} records.")
     return lines
 
 
 def comparisons(score: Score, results: list[Result]) -> list[str]:
-    """How gristmill stands to hand-tuned peers, and who is faster."""
+    """Return comparisons with hand-tuned peers, and with contenders that are faster."""
     ours = fastest(results, score, role=Role.OURS)
     if ours is None:
         return []
@@ -113,7 +113,7 @@ def comparisons(score: Score, results: list[Result]) -> list[str]:
     tuned = fastest(results, score, role=Role.TUNED)
     if tuned is not None:
         factor = times(speed(ours, score) / speed(tuned, score))
-        lines.append(f"Against the hand-tuned {tuned.contender.name}: {factor}.")
+        lines.append(f"Compared with the hand-tuned {tuned.contender.name}: {factor}.")
     for result in results:
         other = result.usable and result.contender.family not in ("gristmill", "limit")
         if other and speed(result, score) > speed(ours, score):
@@ -123,39 +123,39 @@ def comparisons(score: Score, results: list[Result]) -> list[str]:
 
 
 def failures(results: Iterable[Result]) -> list[str]:
-    """What went wrong, in full, each error once."""
+    """Return the complete errors, each once."""
     names: dict[str, list[str]] = {}
     for result in results:
         if result.error:
             names.setdefault(result.error, []).append(result.contender.name)
-    return [f"Failed: {'; '.join(who)}\n{error}" for error, who in names.items()]
+    return [f"Failed: {'; '.join(failed)}\n{error}" for error, failed in names.items()]
 
 
 def missing(results: Iterable[Result]) -> str:
-    """How to get the packages that were not there."""
+    """Return how to install the missing packages."""
     names = sorted({result.missing for result in results if result.missing})
     return f"Not installed: {', '.join(names)}. Run: {INSTALL}" if names else ""
 
 
 def markdown(rows: list[Row], results: dict[str, list[Result]]) -> str:
-    """One table as in the README, with the fastest form of each family, and the details below."""
-    parts: list[str] = []
+    """Return a summary with the fastest variant of each family, followed by the details."""
+    sections: list[str] = []
     scored = [row for row in rows if row.score]
     if scored:
-        there = {contender.family for row in scored for contender in row.contenders}
-        families = [family for family in FAMILIES if family in there]
+        present = {contender.family for row in scored for contender in row.contenders}
+        families = [family for family in FAMILIES if family in present]
         headings = [RECORDS_PER_S.unit, *families, "target", "reached"]
         body = [summary_line(row, results[row.name], families) for row in scored]
-        parts.append(markdown_table(headings, body))
+        sections.append(markdown_table(headings, body))
     for row in rows:
         headings, lines = cells(row, results[row.name])
-        parts.append(f"**`{row.name}`**: {row.title}\n\n{markdown_table(headings, lines)}")
-        parts.append("\n".join(f"- {line}" for line in conclusions(row, results[row.name])))
-    return "\n\n".join(part for part in parts if part)
+        sections.append(f"**`{row.name}`**: {row.title}\n\n{markdown_table(headings, lines)}")
+        sections.append("\n".join(f"- {line}" for line in conclusions(row, results[row.name])))
+    return "\n\n".join(section for section in sections if section)
 
 
 def summary_line(row: Row, results: list[Result], families: list[str]) -> list[str]:
-    """A row in one line: the fastest form of each family that did the row's work."""
+    """Return a row as one line, with the fastest variant of each family."""
     score = row.score or RECORDS_PER_S
     line = [row.title]
     for family in families:
@@ -172,7 +172,7 @@ def summary_line(row: Row, results: list[Result], families: list[str]) -> list[s
 
 
 def reached_cell(verdict: Verdict, score: Score) -> str:
-    """What was reached of one target, and whether that will do."""
+    """Return the figure that was reached, and whether it meets the target."""
     if verdict.reached is None:
         return "open"
     whole = with_unit(verdict.reached, score)
@@ -181,7 +181,7 @@ def reached_cell(verdict: Verdict, score: Score) -> str:
 
 
 def markdown_table(headings: list[str], lines: list[list[str]]) -> str:
-    """A plain Markdown table."""
+    """Return a Markdown table."""
     rows = [headings, ["---"] * len(headings), *lines]
     text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    return text.replace("__", "\\_\\_")  # a method's name, not bold type
+    return text.replace("__", "\\_\\_")  # the name of a method, not bold type

@@ -1,4 +1,4 @@
-"""Run every contender in processes of its own, round after round, and keep all figures."""
+"""Run every contender in its own processes, in several rounds, and collect all figures."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks._model import Contender, Row
 
 _ROOT = Path(__file__).parents[1]
-_QUIET = {  # for every contender alike
+_QUIET = {  # the same for every contender
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "CUDA_VISIBLE_DEVICES": "",
     "JAX_PLATFORMS": "cpu",
@@ -28,7 +28,7 @@ _QUIET = {  # for every contender alike
 
 @dataclass(kw_only=True)
 class Result:
-    """What a contender did over all rounds."""
+    """The results of a contender in all rounds."""
 
     contender: Contender
     rounds: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
@@ -58,12 +58,12 @@ def run_rows(
     data: Path,
     num_rounds: int,
     max_seconds: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> dict[str, list[Result]]:
     """Run the rows, one after the other.
 
-    Within a row the contenders take turns, and each round begins with another one, so that a
-    machine that grows slower does so for all. The first round also verifies every byte.
+    Each round of a row runs all contenders, and starts with another one, so that a machine that
+    becomes slower affects all of them. The first round also compares every byte.
     """
     results: dict[str, list[Result]] = {}
     for row in rows:
@@ -74,7 +74,7 @@ def run_rows(
                 result = found[index]
                 if result.missing or result.error:
                     continue
-                tell(f"{row.name}, round {number + 1} of {num_rounds}: {result.contender.name}")
+                report(f"{row.name}, round {number + 1} of {num_rounds}: {result.contender.name}")
                 request = {
                     "row": row.name,
                     "contender": index,
@@ -88,12 +88,12 @@ def run_rows(
 
 
 def run_child(request: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-    """One contender, once, in a fresh process; nothing that it started is left."""
+    """Run one contender once in a new process, and end all processes that it started."""
     with tempfile.TemporaryDirectory(prefix="gristmill-bench-") as folder:
         answer, errors = Path(folder) / "answer.json", Path(folder) / "stderr"
         command = [sys.executable, "-m", "benchmarks._child"]
         command.append(json.dumps({**request, "answer": str(answer)}))
-        with errors.open("wb") as stderr:  # a pipe would wait for workers that outlive the process
+        with errors.open("wb") as stderr:  # a pipe would wait for workers that still run
             process = subprocess.Popen(
                 command,
                 cwd=_ROOT,
@@ -106,19 +106,19 @@ def run_child(request: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
         try:
             code = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            return {"error": f"No answer within {timeout_s:.0f} s."}
+            return {"error": f"There was no answer within {timeout_s:.0f} s."}
         finally:
             end_group(process)
         if not answer.exists():
-            text = errors.read_text(errors="replace")
-            return {"error": f"Ended with code {code}.\n{text[-2000:]}"}
+            output = errors.read_text(errors="replace")
+            return {"error": f"The process ended with code {code}.\n{output[-2000:]}"}
         return json.loads(answer.read_text())
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End the process and the workers it left, so that they do not run beside the next one.
+    """End a process and its remaining workers, so that they do not slow down the next one.
 
-    Not at once by force: whoever tracks their shared memory is to give it back first.
+    They get SIGTERM first, so that the process that tracks their shared memory can release it.
     """
     with suppress(ProcessLookupError):
         process.kill()
@@ -132,7 +132,7 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def add(result: Result, answer: dict[str, Any]) -> None:
-    """Take a process's answer into the contender's result."""
+    """Add the answer of a process to the result of its contender."""
     if "missing" in answer:
         result.missing = answer["missing"]
     elif "error" in answer:

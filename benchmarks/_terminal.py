@@ -1,4 +1,4 @@
-"""The tables in colour, where rich is installed."""
+"""Print the tables in colour, if rich is installed."""
 
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +12,7 @@ _STYLES = {Role.OURS: "bold green", Role.BASE: "green", Role.LIMIT: "dim", Role.
 
 
 def show(rows: list[Row], results: dict[str, list[Result]]) -> None:
-    """One table for each row, and what it says."""
+    """Print a table for each row, and the conclusions from it."""
     console = Console(markup=False)  # `images[rows]` is not markup
     if not console.is_terminal:
         console = Console(markup=False, width=140)
@@ -20,8 +20,8 @@ def show(rows: list[Row], results: dict[str, list[Result]]) -> None:
         headings, lines = cells(row, results[row.name])
         table = Table(title=f"{row.name}: {row.title}", title_justify="left")
         for heading in headings:
-            text = heading in ("contender", "how", "note")
-            table.add_column(heading, justify="left" if text else "right", no_wrap=True)
+            is_text = heading in ("contender", "how", "note")
+            table.add_column(heading, justify="left" if is_text else "right", no_wrap=True)
         for result, line in zip(results[row.name], lines, strict=True):
             table.add_row(*map(Text, line), style=_STYLES.get(result.contender.role, ""))
         console.print(table)

@@ -1,4 +1,4 @@
-"""MNIST as a TFDS dataset: prepared once by TFDS itself, read by each process."""
+"""MNIST as a TFDS dataset. TFDS writes it once, and each process reads it."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is impor
 
 
 def builder(folder: Path) -> Any:
-    """The builder, whose records are PNG files and labels, in the order they were made."""
+    """Return the builder. Its records are PNG files and labels, in the order of MNIST."""
     import tensorflow_datasets as tfds
 
     class MnistOfImages(tfds.core.GeneratorBasedBuilder):
@@ -50,6 +50,6 @@ def builder(folder: Path) -> Any:
 
 
 def prepare(folder: Path) -> str:
-    """Have TFDS write the records, in its default format."""
+    """Write the records with TFDS, in its default format."""
     builder(folder).download_and_prepare()
-    return f"the first {NUM_RECORDS:,} of MNIST as TFDS writes them: PNG in TFRecord"
+    return f"the first {NUM_RECORDS:,} images of MNIST, written by TFDS as PNG in TFRecord"

@@ -1,4 +1,4 @@
-"""MNIST as map-style PyTorch datasets, each used as it is by PyTorch and by gristmill."""
+"""MNIST as map-style PyTorch datasets, which both PyTorch and gristmill read unchanged."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +12,13 @@ from torch.utils import data as torch_data
 from benchmarks._mnist import Mnist
 
 
-def flatten_and_cast(picture: Any) -> NDArray[np.float32]:
-    """The transform of the JAX documentation's tutorial."""
-    return np.ravel(np.array(picture, dtype=np.float32))
+def flatten_and_cast(image: Any) -> NDArray[np.float32]:
+    """Apply the transform of the tutorial in the JAX documentation."""
+    return np.ravel(np.array(image, dtype=np.float32))
 
 
-class Pictures(torch_data.Dataset[Any]):
-    """What torchvision's `MNIST` does: tensors in memory, a Pillow image for each item."""
+class PillowImages(torch_data.Dataset[Any]):
+    """The same as torchvision's `MNIST`: tensors in memory, and a Pillow image for each item."""
 
     def __init__(self, mnist: Mnist, transform: Callable[[Any], Any], *, repeats: int = 1) -> None:
         self.data = torch.from_numpy(mnist.images)
@@ -31,12 +31,12 @@ class Pictures(torch_data.Dataset[Any]):
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         index %= len(self.data)
-        picture = Image.fromarray(self.data[index].numpy())
-        return self.transform(picture), int(self.targets[index])
+        image = Image.fromarray(self.data[index].numpy())
+        return self.transform(image), int(self.targets[index])
 
 
 class Arrays(torch_data.Dataset[Any]):
-    """Items that are rows of an array in memory, and a Python number."""
+    """Items that are a row of an array in memory and a Python number."""
 
     def __init__(self, mnist: Mnist, *, repeats: int = 1) -> None:
         self.data = mnist.images.reshape(len(mnist.images), -1).astype(np.float32)
@@ -68,9 +68,9 @@ class Tensors(torch_data.Dataset[Any]):
 
 
 def dataset(mnist: Mnist, items: str, *, repeats: int = 1) -> torch_data.Dataset[Any]:
-    """The dataset of a row."""
+    """Return the dataset of a row."""
     if items == "arrays":
         return Arrays(mnist, repeats=repeats)
     if items == "tensors":
         return Tensors(mnist, repeats=repeats)
-    return Pictures(mnist, flatten_and_cast, repeats=repeats)
+    return PillowImages(mnist, flatten_and_cast, repeats=repeats)

@@ -1,4 +1,4 @@
-"""Records that take their time without taking the processor."""
+"""Records that take time without using the CPU."""
 
 import time
 from typing import Any
@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 
 from benchmarks._mnist import RecordSource
 
-READ_S = 0.002  # a read from a disk or a near object store
+READ_S = 0.002  # a read from a disk or a nearby object store
 STEP_S = 0.001
 SLOW_STEP_S = 0.050
-SLOW_EVERY = 100  # records: one of so many is slow, at a place of its own
+SLOW_EVERY = 100  # records: one of this many is slow, at a random position
 NUM_STEPS = 6_400
 
 
 class WaitingSource(RecordSource):
-    """MNIST from a place where every record is waited for."""
+    """MNIST from a source that waits for every record."""
 
     def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
         time.sleep(READ_S)
@@ -24,27 +24,27 @@ class WaitingSource(RecordSource):
 
 
 def slow_steps(num_records: int) -> frozenset[int]:
-    """Which records are slow: one in each hundred, so that a part of an epoch is like the whole."""
+    """Return the slow records: one in each hundred, so that all sections of an epoch are alike."""
     hundreds = np.arange(0, num_records, SLOW_EVERY)
-    places = np.random.default_rng(0).integers(SLOW_EVERY, size=len(hundreds))
-    return frozenset((hundreds + places).tolist())
+    offsets = np.random.default_rng(0).integers(SLOW_EVERY, size=len(hundreds))
+    return frozenset((hundreds + offsets).tolist())
 
 
 _SLOW = slow_steps(NUM_STEPS)
 
 
 def take_time(record: Any) -> Any:
-    """A step that sleeps for as long as this record takes, and changes nothing.
+    """Sleep for as long as this record takes, and return it unchanged.
 
-    It sleeps rather than computes: two workers then overlap fully even where the consumer shares
-    two cores with them, and all that is measured is how the work is handed out.
+    It does not compute, so two workers overlap fully even if the consumer shares two cores with
+    them. The row then measures only how the work is distributed.
     """
     time.sleep(SLOW_STEP_S if int(record) in _SLOW else STEP_S)
     return record
 
 
 class Steps:
-    """The numbers of the records, each taking its time."""
+    """The numbers of the records, each of which takes its time."""
 
     def __len__(self) -> int:
         return NUM_STEPS

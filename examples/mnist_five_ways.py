@@ -18,7 +18,7 @@ from mnist import quiet as quiet  # before the libraries that it silences
 from gristmill.demo import MnistError, load_mnist
 
 BATCH_SIZE = 128
-WAYS = {  # the packages that each needs; its loaders are in `mnist/with_<name>.py`
+LIBRARIES = {  # the packages that each needs; its loaders are in `mnist/with_<name>.py`
     "pytorch": ("torch", "PIL"),
     "tfds": ("tensorflow_datasets", "tensorflow"),
     "grain": ("grain", "PIL"),
@@ -30,7 +30,7 @@ EPILOG = """\
 examples:
   python examples/mnist_five_ways.py                           the sample that comes with gristmill
   python examples/mnist_five_ways.py --only grain --epochs 3   Grain and gristmill over its source
-  python examples/mnist_five_ways.py --data DIR --work WORK    all of MNIST; the TFDS files are kept
+  python examples/mnist_five_ways.py --data DIR --work WORK    all of MNIST; keep the TFDS files
 
 exit status: 0 all reached the same accuracy, 1 they did not, 2 invalid usage or data or a missing
 package, 130 interrupted
@@ -61,16 +61,14 @@ def main(argv=None):
 def compare(data, arguments, work):
     """Train once with each contender, print the table and draw the plot."""
     # Imported here, since `--help` and the message about missing packages must work without them.
-    from mnist.contest import disagreement, train  # noqa: PLC0415
+    from mnist.comparison import disagreement, train  # noqa: PLC0415
     from mnist.table import table  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        console = Console(
-            highlight=False, markup=False, width=120
-        )  # in a log, lines are not wrapped
+        console = Console(highlight=False, markup=False, width=120)  # wide enough not to wrap
     num_images = len(data.train_labels)
     origin = "Sample of MNIST" if arguments.data is None else f"MNIST in {arguments.data}"
     epochs = f"{arguments.epochs} epoch{'s' if arguments.epochs > 1 else ''}"
@@ -82,14 +80,14 @@ def compare(data, arguments, work):
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         # All libraries are imported and all datasets created before the first measurement.
         contenders = []
-        for way in arguments.only or WAYS:
-            if absent := missing(*WAYS[way]):
+        for name in arguments.only or LIBRARIES:
+            if absent := missing(*LIBRARIES[name]):
                 console.print(
-                    f"{way} is left out, {', '.join(absent)} missing: {INSTALL}.", soft_wrap=True
+                    f"Skipping {name}, which needs {', '.join(absent)}: {INSTALL}.", soft_wrap=True
                 )
                 continue
-            bar = progress.add_task(f"preparing {way}", total=num_images)
-            contenders += importlib.import_module(f"mnist.with_{way}").contenders(
+            bar = progress.add_task(f"preparing {name}", total=num_images)
+            contenders += importlib.import_module(f"mnist.with_{name}").contenders(
                 data,
                 batch_size=BATCH_SIZE,
                 workers=arguments.workers,
@@ -126,7 +124,7 @@ def compare(data, arguments, work):
 def draw(results, title, path, console):
     """Save the plot, if matplotlib is installed."""
     if missing("matplotlib"):
-        console.print(f"No plot, matplotlib is missing: {INSTALL}.", soft_wrap=True)
+        console.print(f"No plot, which needs matplotlib: {INSTALL}.", soft_wrap=True)
         return
     importlib.import_module("mnist.plot").plot(results, title).savefig(path)
     console.print(f"Plot: {path}", soft_wrap=True)
@@ -146,7 +144,7 @@ def parse(argv):
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="directory of MNIST's four idx files, .gz or not"
+        "--data", type=Path, metavar="DIR", help="folder of MNIST's four idx files, .gz or not"
     )
     parser.add_argument(
         "--epochs", type=at_least(1), default=1, metavar="N", help="number of epochs (1)"
@@ -161,9 +159,9 @@ def parse(argv):
     parser.add_argument(
         "--only",
         action="append",
-        choices=WAYS,
+        choices=LIBRARIES,
         metavar="NAME",
-        help=f"one of {', '.join(WAYS)}; may be repeated",
+        help=f"one of {', '.join(LIBRARIES)}; may be repeated",
     )
     parser.add_argument(
         "--work", type=Path, metavar="DIR", help="keep the TFDS files here for the next run"
@@ -181,21 +179,21 @@ def parse(argv):
 def at_least(least):
     """Return the `type` of an argument that must be an integer of at least `least`."""
 
-    def number(text):
-        if not text.isdecimal() or int(text) < least:
+    def number(string):
+        if not string.isdecimal() or int(string) < least:
             raise argparse.ArgumentTypeError(
-                f"must be a whole number of at least {least}, got {text!r}"
+                f"must be an integer of at least {least}, got {string!r}"
             )
-        return int(text)
+        return int(string)
 
     return number
 
 
-def writable(text):
-    """Return the path of a file, after a check that it can be created: before the training."""
-    path = Path(text)
+def writable(string):
+    """Return the path of a file. It is checked before the training that it can be created."""
+    path = Path(string)
     if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"must name a file in a folder one can write to: {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a file in a writable folder, got {string!r}")
     return path
 
 

@@ -25,7 +25,7 @@ import gristmill as grain
 
 TEXTS = Path(__file__).parent / "texts"
 WEIGHTS = {"alice.txt": 0.8, "constitution.txt": 0.2}  # share of the paragraphs
-PADDING, MARK, NUM_TOKENS = 0, 1, 256  # no bytes of the texts; MARK starts and ends a paragraph
+PADDING, MARK, NUM_TOKENS = 0, 1, 256  # not in the texts; MARK starts and ends a paragraph
 ROW_LENGTH = 256
 NUM_BINS = 32  # rows filled at a time: more rows mean less padding
 
@@ -291,11 +291,11 @@ def parse():
     return arguments
 
 
-def positive(text):
+def positive(string):
     """Parse an integer of at least 1."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
-    return int(text)
+    if not string.isdecimal() or int(string) == 0:
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {string!r}")
+    return int(string)
 
 
 if __name__ == "__main__":

@@ -236,12 +236,12 @@ def parse():
 def at_least(least):
     """Return the `type` of an argument that must be an integer of at least `least`."""
 
-    def number(text):
-        if not text.isdecimal() or int(text) < least:
+    def number(string):
+        if not string.isdecimal() or int(string) < least:
             raise argparse.ArgumentTypeError(
-                f"must be a whole number of at least {least}, got {text!r}"
+                f"must be an integer of at least {least}, got {string!r}"
             )
-        return int(text)
+        return int(string)
 
     return number
 

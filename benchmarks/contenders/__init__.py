@@ -1,5 +1,5 @@
-"""The programs that are timed, one module per library, each importing it at the top.
+"""The measured programs: one module per library, which imports the library at the top.
 
-A program takes the data of its row and makes all that may be made before the clock starts. It
-returns a function that starts an epoch; that call and the iteration are timed.
+A program takes the data of its row and creates everything that may exist before the measurement. It
+returns a function that starts an epoch. That call and the iteration are measured.
 """

@@ -1,4 +1,4 @@
-"""The programs that Grain and gristmill share: the same calls, on the module given."""
+"""The programs that Grain and gristmill share: the same calls on either module."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +13,12 @@ Start = Callable[[], Any]
 
 
 def read_options(grain: Any, num_threads: int | None) -> Any:
-    """The default options, or others with that number of threads."""
+    """Return options with a number of threads, or None for the default."""
     return None if num_threads is None else grain.ReadOptions(num_threads=num_threads)
 
 
 def mnist(grain: Any, data: Mnist, *, shuffle: bool, num_threads: int | None = None) -> Start:
-    """A per-record source, in order or shuffled, batched."""
+    """Batch a per-record source, in order or shuffled."""
     source = RecordSource(data)
     sampler = grain.samplers.IndexSampler(
         num_records=len(source),
@@ -38,7 +38,7 @@ def mnist(grain: Any, data: Mnist, *, shuffle: bool, num_threads: int | None = N
 
 
 def records(grain: Any, folder: Path, *, num_threads: int | None = None) -> Start:
-    """The records of ArrayRecord files, shuffled, in lists."""
+    """Read the records of ArrayRecord files, shuffled, in lists."""
     source = grain.sources.ArrayRecordDataSource(shards(folder, "array_record"))
     sampler = grain.samplers.IndexSampler(len(source), shuffle=True, num_epochs=1, seed=0)
     loader = grain.DataLoader(
@@ -51,7 +51,7 @@ def records(grain: Any, folder: Path, *, num_threads: int | None = None) -> Star
 
 
 def integers(grain: Any, count: int, *, num_threads: int | None = None) -> Start:
-    """A range, plus one, batched."""
+    """Add one to a range, and batch."""
 
     class AddOne(grain.transforms.Map):
         def map(self, element: int) -> int:
@@ -70,7 +70,7 @@ def integers(grain: Any, count: int, *, num_threads: int | None = None) -> Start
 
 
 def billion(grain: Any, count: int, *, batch_size: int, num_threads: int | None = None) -> Start:
-    """A function that builds a loader over a shuffled range."""
+    """Return a function that builds a loader over a shuffled range."""
 
     def build() -> Any:
         return grain.DataLoader(

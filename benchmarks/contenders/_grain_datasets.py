@@ -1,4 +1,4 @@
-"""The Dataset programs that Grain and gristmill share: the same calls, on the module given."""
+"""The dataset programs that Grain and gristmill share: the same calls on either module."""
 
 import itertools
 from typing import Any
@@ -10,7 +10,7 @@ from benchmarks.contenders._grain_api import Start, read_options
 def shuffled_integers(
     grain: Any, count: int, batch_size: int, *, num_threads: int | None = None
 ) -> Start:
-    """A range shuffled, plus one, in batches."""
+    """Shuffle a range, add one, and batch."""
     dataset = grain.MapDataset.range(count).shuffle(seed=0).map(lambda x: x + 1).batch(batch_size)
     return _iterated(grain, dataset, num_threads)
 
@@ -18,25 +18,24 @@ def shuffled_integers(
 def mixed_integers(
     grain: Any, count: int, batch_size: int, *, num_sources: int, num_threads: int | None = None
 ) -> Start:
-    """Several ranges mixed by element, plus one, in batches."""
-    parts = _ranges(grain, count, num_sources)
-    mixed = grain.MapDataset.mix(parts)
+    """Mix several ranges by element, add one, and batch."""
+    mixed = grain.MapDataset.mix(_ranges(grain, count, num_sources))
     return _iterated(grain, mixed.map(lambda x: x + 1).batch(batch_size), num_threads)
 
 
 def mixed_streams(
     grain: Any, count: int, batch_size: int, *, num_sources: int, num_threads: int | None = None
 ) -> Start:
-    """Several ranges mixed as streams, plus one, in batches."""
+    """Mix several ranges as streams, add one, and batch."""
     options = read_options(grain, num_threads)
-    parts = _ranges(grain, count, num_sources)
-    mixed = grain.IterDataset.mix([part.to_iter_dataset(options) for part in parts])
+    ranges = _ranges(grain, count, num_sources)
+    mixed = grain.IterDataset.mix([one.to_iter_dataset(options) for one in ranges])
     dataset = mixed.map(lambda x: x + 1).batch(batch_size)
     return lambda: iter(dataset)
 
 
 def endless(grain: Any, count: int) -> tuple[Start, Any]:
-    """A range shuffled in each epoch, without end; and the function that goes to a step."""
+    """Shuffle and repeat a range indefinitely. Also return a function that moves to a step."""
     dataset = grain.MapDataset.range(count).shuffle(seed=0).repeat()
     stream = dataset.to_iter_dataset(read_options(grain, 0))
     return lambda: iter(stream), grain.experimental.set_next_index
@@ -45,7 +44,7 @@ def endless(grain: Any, count: int) -> tuple[Start, Any]:
 def packing(
     grain: Any, documents: list[Any], *, packer: str, num_threads: int | None = None
 ) -> Start:
-    """Documents packed into rows."""
+    """Pack documents into rows."""
     stream = (
         grain.MapDataset.source(documents)
         .map(lambda tokens: {"tokens": tokens})

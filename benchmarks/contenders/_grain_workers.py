@@ -24,7 +24,7 @@ def loader(
     num_epochs: int = 1,
     num_threads: int | None = None,
 ) -> Start:
-    """A loader over the whole source."""
+    """Return a loader over the whole source."""
     made = grain.DataLoader(
         data_source=source,
         sampler=grain.samplers.IndexSampler(
@@ -42,13 +42,13 @@ def loader(
 
 
 def mnist(grain: Any, data: Mnist, *, repeated: bool = True, **options: Any) -> Start:
-    """MNIST by the record, over and over or once."""
+    """Read MNIST by record, repeated or once."""
     source = RepeatedSource(data) if repeated else RecordSource(data)
     return loader(grain, source, [grain.transforms.Batch(BATCH_SIZE)], **options)
 
 
 def jpeg(grain: Any, source: _jpeg.JpegSource, **options: Any) -> Start:
-    """JPEG files; the crop is drawn from the record's own generator."""
+    """Decode JPEG files, with a crop from the random generator of the record."""
     from benchmarks import _pillow
 
     class Augment(grain.transforms.RandomMap):
@@ -60,13 +60,13 @@ def jpeg(grain: Any, source: _jpeg.JpegSource, **options: Any) -> Start:
 
 
 def large_batches(grain: Any, pool: _large.Images, **options: Any) -> Start:
-    """Ready-made arrays, batched."""
+    """Batch arrays that exist already."""
     operations = [grain.transforms.Batch(_large.BATCH_SIZE)]
     return loader(grain, _large.PoolSource(pool), operations, **options)
 
 
 def stragglers(grain: Any, **options: Any) -> Start:
-    """Numbers, in a step that now and then takes long."""
+    """Map numbers with a step that sometimes takes long."""
 
     class TakeTime(grain.transforms.Map):
         def map(self, element: int) -> int:
@@ -78,12 +78,12 @@ def stragglers(grain: Any, **options: Any) -> Start:
 
 
 def waiting_reads(grain: Any, data: Mnist, **options: Any) -> Start:
-    """MNIST from a source that waits."""
+    """Read MNIST from a source that waits."""
     operations = [grain.transforms.Batch(waiting_row.BATCH_SIZE)]
     return loader(grain, _waits.WaitingSource(data), operations, **options)
 
 
 def memory(grain: Any, source: Any, *, batch_size: int, **options: Any) -> Start:
-    """A source in memory, shuffled, for two epochs: the workers are to be up after the first."""
+    """Read a source in memory, shuffled, for two epochs, so that workers run after the first."""
     operations = [grain.transforms.Batch(batch_size)]
     return loader(grain, source, operations, shuffle=True, num_epochs=2, **options)

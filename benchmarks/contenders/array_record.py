@@ -1,4 +1,4 @@
-"""The library of ArrayRecord, and nothing else."""
+"""The library of ArrayRecord, without a loader."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from benchmarks._files import NUM_RECORDS, NUM_SHARDS, shards
 
 
 def read(folder: Path, *, size: int) -> Callable[[], Iterator[list[bytes]]]:
-    """Shuffled records, `size` at a time, each file asked once for its own."""
+    """Read shuffled records, `size` at a time, with one call per file."""
     readers = [
         ArrayRecordReader(path, options="readahead_buffer_size:0", file_reader_buffer_size=32768)
         for path in shards(folder, "array_record")
@@ -20,10 +20,10 @@ def read(folder: Path, *, size: int) -> Callable[[], Iterator[list[bytes]]]:
     def start() -> Iterator[list[bytes]]:
         order = np.random.default_rng(0).permutation(NUM_RECORDS)
         for first in range(0, NUM_RECORDS, size):
-            homes, within = np.divmod(order[first : first + size], per_shard)
+            files, within = np.divmod(order[first : first + size], per_shard)
             batch: list[bytes] = []
             for number, reader in enumerate(readers):
-                batch += reader.read(within[homes == number].tolist())
+                batch += reader.read(within[files == number].tolist())
             yield batch
 
     return start

@@ -1,4 +1,4 @@
-"""Grain's DataLoader and Datasets."""
+"""Grain's DataLoader and datasets."""
 
 from functools import partial
 

@@ -9,7 +9,7 @@ from benchmarks import _large
 from benchmarks.contenders import _grain_workers
 from benchmarks.contenders._grain_workers import Start
 
-flags.FLAGS.mark_as_parsed()  # Grain's workers read absl flags; else `absl.app.run` would do it
+flags.FLAGS.mark_as_parsed()  # Grain's workers read absl flags, and nothing here parses them
 
 mnist = partial(_grain_workers.mnist, grain)
 jpeg = partial(_grain_workers.jpeg, grain)
@@ -19,6 +19,6 @@ waiting_reads = partial(_grain_workers.waiting_reads, grain)
 
 
 def memory(images: _large.Images, *, batch_size: int, worker_count: int) -> Start:
-    """The images as a list of arrays."""
+    """Read the images as a list of arrays."""
     source = _large.PoolSource(images, len(images))
     return _grain_workers.memory(grain, source, batch_size=batch_size, worker_count=worker_count)

@@ -1,4 +1,4 @@
-"""gristmill: Grain's programs unchanged, and those over columns."""
+"""gristmill: the same programs as for Grain, and programs over columns."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ packing = partial(_grain_datasets.packing, gristmill)
 
 
 def columns(data: Mnist, *, shuffle: bool) -> Callable[[], Any]:
-    """MNIST as two arrays."""
+    """Read MNIST as two arrays."""
     source = gristmill.ArraySource((data.images, data.labels))
     loader = gristmill.DataLoader(
         data_source=source,
@@ -40,7 +40,7 @@ def columns(data: Mnist, *, shuffle: bool) -> Callable[[], Any]:
 
 
 class AddOneToColumns(gristmill.Map):
-    """Plus one, for one element or for a column of them."""
+    """Adds one to an element, or to a column of elements."""
 
     def map(self, element: Any) -> Any:
         return element + 1
@@ -50,7 +50,7 @@ class AddOneToColumns(gristmill.Map):
 
 
 def integer_columns(count: int) -> Callable[[], Any]:
-    """The integers as an array, with a transform that keeps it one."""
+    """Read the integers as an array, with a transform of whole columns."""
     loader = gristmill.DataLoader(
         data_source=gristmill.ArraySource(np.arange(count)),
         sampler=gristmill.SequentialSampler(

@@ -1,4 +1,4 @@
-"""gristmill feeding JAX."""
+"""gristmill, feeding JAX."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from benchmarks.contenders._grain_api import Start
 
 
 def columns(data: Mnist, *, worker_count: int) -> Start:
-    """MNIST as two arrays, in order, over and over."""
+    """Feed MNIST as two arrays, in order, repeated."""
     loader = gristmill.load(
         gristmill.ArraySource((data.images, data.labels)),
         batch_size=BATCH_SIZE,
@@ -23,7 +23,7 @@ def columns(data: Mnist, *, worker_count: int) -> Start:
 
 
 def torch_items(data: Mnist, *, items: str, worker_count: int, prefetch: int) -> Start:
-    """The dataset that PyTorch's DataLoader gets, too, over and over."""
+    """Feed the same dataset as PyTorch's DataLoader reads, repeated."""
     dataset: Any = gristmill.from_torch(_torch_mnist.dataset(data, items))
     options = gristmill.MultiprocessingOptions(num_workers=worker_count)
     batches = dataset.repeat().batch(BATCH_SIZE).to_iter_dataset().mp_prefetch(options)
@@ -31,7 +31,7 @@ def torch_items(data: Mnist, *, items: str, worker_count: int, prefetch: int) ->
 
 
 def overhead(data: Mnist) -> dict[str, Callable[[], Any]]:
-    """A step of the same small work on a batch that was fed, and on one that was only put."""
+    """Return two functions that run a small step: on a fed batch, and after `device_put`."""
     loader = gristmill.load(
         gristmill.ArraySource((data.images, data.labels)),
         shuffle=True,

@@ -1,4 +1,4 @@
-"""gristmill over files."""
+"""gristmill, reading files."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ _SOURCES: dict[str, Callable[..., Any]] = {
 
 
 def records(folder: Path, *, ending: str) -> _grain_api.Start:
-    """The records of a format, shuffled, as bytes."""
+    """Read the records of a format, shuffled, as bytes."""
     source = _SOURCES[ending](shards(folder, ending))
     loader = gristmill.DataLoader(
         data_source=source,
@@ -32,7 +32,7 @@ def _bins(records: Sequence[dict[str, Any]]) -> list[bytes]:
 
 
 def parquet(path: str, folder: Path) -> _grain_api.Start:
-    """The rows of a table, shuffled and batched; all row groups are decoded first."""
+    """Shuffle and batch the rows of a table, after decoding all row groups."""
     del folder
     source = sources.ParquetSource(path)
     source.__getitems__(range(0, len(source), ROW_GROUP // 2))

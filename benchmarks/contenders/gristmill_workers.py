@@ -1,4 +1,4 @@
-"""gristmill with worker processes: Grain's programs unchanged, and one over an array."""
+"""gristmill with worker processes: the same programs as for Grain, and one over an array."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ waiting_reads = partial(_grain_workers.waiting_reads, gristmill)
 
 
 def memory(images: _large.Images, *, batch_size: int, worker_count: int) -> Start:
-    """The images as an `ArraySource`."""
+    """Read the images as an `ArraySource`."""
     source = gristmill.ArraySource(images)
     return _grain_workers.memory(
         gristmill, source, batch_size=batch_size, worker_count=worker_count

@@ -1,4 +1,4 @@
-"""Hugging Face datasets, over an Arrow table in memory."""
+"""Hugging Face datasets with an Arrow table in memory."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,14 +13,14 @@ from benchmarks._mnist import BATCH_SIZE, Mnist
 
 
 def images_and_labels(data: Mnist) -> datasets.Dataset:
-    """A table with a fixed-size list for each image: faster to read than `Array2D`."""
+    """Return a table of fixed-size lists of pixels, which are faster to read than `Array2D`."""
     flat = data.images.reshape(len(data.images), -1)
     images = pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
     return datasets.Dataset(pa.table({"image": images, "label": pa.array(data.labels)}))
 
 
 def mnist(data: Mnist, *, shuffle: bool) -> Callable[[], Any]:
-    """NumPy format, as bytes: the default turns the images into 64-bit integers."""
+    """Iterate in NumPy format, as bytes; the default would be 64-bit integers."""
     dataset: Any = images_and_labels(data).with_format("numpy", dtype=np.uint8)
 
     def start() -> Iterator[Any]:
@@ -32,24 +32,24 @@ def mnist(data: Mnist, *, shuffle: bool) -> Callable[[], Any]:
 
 
 def shuffled(data: Mnist) -> Any:
-    """The dataset as bytes in NumPy format, shuffled: it has an indices mapping then."""
+    """Return the dataset in NumPy format, as bytes and shuffled, so with an indices mapping."""
     dataset: Any = images_and_labels(data).with_format("numpy", dtype=np.uint8)
     return dataset.shuffle(seed=0)
 
 
 def as_pair(batch: dict[str, Any]) -> tuple[Any, Any]:
-    """The images of a batch as pictures, and its labels."""
+    """Return the images of a batch in two dimensions, and its labels."""
     return batch["image"].reshape(-1, 28, 28), batch["label"]
 
 
 def iter_shuffled(data: Mnist) -> Callable[[], Any]:
-    """A dataset that was shuffled before."""
+    """Iterate over a dataset that was shuffled before."""
     dataset = shuffled(data)
     return lambda: map(as_pair, dataset.iter(BATCH_SIZE))
 
 
 def parquet(path: str, folder: Path, *, numpy: bool = True) -> Callable[[], Any]:
-    """A Parquet file, shuffled; it is turned into an Arrow file first."""
+    """Shuffle a Parquet file, which is first converted to an Arrow file."""
     dataset: Any = datasets.Dataset.from_parquet(path, cache_dir=str(folder / "hf"))
     if numpy:
         dataset = dataset.with_format("numpy")
@@ -57,7 +57,7 @@ def parquet(path: str, folder: Path, *, numpy: bool = True) -> Callable[[], Any]
 
 
 def arrow(data: Mnist) -> Callable[[], Any]:
-    """Arrow format: views on the table, nothing copied."""
+    """Iterate in Arrow format: views of the table, without a copy."""
     dataset: Any = images_and_labels(data).with_format("arrow")
 
     def start() -> Iterator[Any]:

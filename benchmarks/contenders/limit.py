@@ -1,4 +1,4 @@
-"""No loader: what a bare loop reaches on the same source."""
+"""No loader: a plain loop over the same source."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ Batch = tuple[NDArray[Any], NDArray[Any]]
 
 
 def fill(source: RecordSource, indices: Sequence[int]) -> Batch:
-    """Record by record into the arrays of the batch."""
+    """Copy each record into the arrays of the batch."""
     images = np.empty((len(indices), 28, 28), np.uint8)
     labels = np.empty(len(indices), np.int64)
     for row, index in enumerate(indices):
@@ -24,13 +24,13 @@ def fill(source: RecordSource, indices: Sequence[int]) -> Batch:
 
 
 def stack(source: RecordSource, indices: Sequence[int]) -> Batch:
-    """All records of the batch, then `np.stack`."""
+    """Read all records of the batch, and call `np.stack`."""
     images, labels = zip(*[source[index] for index in indices], strict=True)
     return np.stack(images), np.array(labels)
 
 
 def concatenate(source: RecordSource, indices: Sequence[int]) -> Batch:
-    """All records of the batch, then `np.concatenate`."""
+    """Read all records of the batch, and call `np.concatenate`."""
     images, labels = zip(*[source[index] for index in indices], strict=True)
     return np.concatenate(images).reshape(len(images), 28, 28), np.array(labels)
 
@@ -39,7 +39,7 @@ BATCHERS = {"fill": fill, "stack": stack, "concatenate": concatenate}
 
 
 def mnist(data: Mnist, *, shuffle: bool, batcher: str) -> Callable[[], Iterator[Batch]]:
-    """A loop over the per-record source."""
+    """Loop over the per-record source."""
     source = RecordSource(data)
     make = BATCHERS[batcher]
 
@@ -55,7 +55,7 @@ def mnist(data: Mnist, *, shuffle: bool, batcher: str) -> Callable[[], Iterator[
 
 
 def columns(data: Mnist, *, take: bool) -> Callable[[], Iterator[Batch]]:
-    """A loop of gathers from the arrays."""
+    """Gather each batch from the arrays."""
     images, labels = data.images, data.labels
 
     def start() -> Iterator[Batch]:
@@ -71,7 +71,7 @@ def columns(data: Mnist, *, take: bool) -> Callable[[], Iterator[Batch]]:
 
 
 def slices(data: Mnist) -> Callable[[], Iterator[Batch]]:
-    """Copies of slices, in order."""
+    """Copy slices, in order."""
     images, labels = data.images, data.labels
 
     def start() -> Iterator[Batch]:
@@ -83,12 +83,12 @@ def slices(data: Mnist) -> Callable[[], Iterator[Batch]]:
 
 
 def add_one(element: int) -> int:
-    """A plain Python callable."""
+    """Add one, in a plain Python function."""
     return element + 1
 
 
 def integers(count: int) -> Callable[[], Iterator[NDArray[Any]]]:
-    """A loop that calls the Python function on every integer."""
+    """Call the Python function for every integer."""
 
     def start() -> Iterator[NDArray[Any]]:
         for first in range(0, count, INTEGERS_BATCH_SIZE):
@@ -99,7 +99,7 @@ def integers(count: int) -> Callable[[], Iterator[NDArray[Any]]]:
 
 
 def large_batches(pool: _large.Images) -> Callable[[], Iterator[_large.Images]]:
-    """One copy after another of a ready batch into the same memory."""
+    """Copy a batch that exists already into the same memory, repeatedly."""
     batch = np.concatenate([pool] * (_large.BATCH_SIZE // len(pool)))
     target = np.zeros_like(batch)
 
@@ -112,7 +112,7 @@ def large_batches(pool: _large.Images) -> Callable[[], Iterator[_large.Images]]:
 
 
 def packing(documents: list[NDArray[Any]]) -> Callable[[], Iterator[dict[str, NDArray[Any]]]]:
-    """Each document into the open row, or the next one: no choice among bins at all."""
+    """Write each document to the current row, or to the next one, without a choice of bins."""
 
     def start() -> Iterator[dict[str, NDArray[Any]]]:
         ramp = np.arange(ROW_LENGTH, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""No loader: what bare processes reach that hand nothing over."""
+"""No loader: plain processes that send no results."""
 
 import multiprocessing
 import time
@@ -14,7 +14,7 @@ NUM_PROCESSES = 2
 
 
 def jpeg(source: _jpeg.JpegSource, max_seconds: float) -> tuple[float, int]:
-    """Decode, crop, flip and stack. What a process made last is checked in the end."""
+    """Decode, crop, flip and stack. The last batch of each process is checked."""
 
     def open_one(number: int) -> Callable[[int], _pillow.Batch]:
         rng = np.random.default_rng(number)
@@ -34,7 +34,7 @@ def jpeg(source: _jpeg.JpegSource, max_seconds: float) -> tuple[float, int]:
 
 
 def torch_items(mnist: Mnist, max_seconds: float, *, items: str) -> tuple[float, int]:
-    """Make the items of a PyTorch dataset, and stack each batch."""
+    """Read the items of a PyTorch dataset, and stack each batch."""
     from benchmarks import _torch_mnist
     from benchmarks.contenders.torch_datasets import stacked
 
@@ -59,11 +59,11 @@ def _run(
     batch_size: int,
     max_seconds: float,
 ) -> tuple[float, int]:
-    """Make batches in two processes at once: their rates together, and how many records.
+    """Create batches in two processes, and return the sum of their rates and of their records.
 
-    Each takes every other batch and warms up with one.
+    Each process creates every other batch. Its first one is a warm-up.
     """
-    fork = multiprocessing.get_context("fork")  # a process without threads: nothing can go wrong
+    fork = multiprocessing.get_context("fork")  # safe, because this process has no threads
     barrier, results = fork.Barrier(NUM_PROCESSES), fork.SimpleQueue()
 
     def run(number: int) -> None:
@@ -88,6 +88,6 @@ def _run(
     for process in processes:
         process.join()
     if any(process.exitcode for process in processes):
-        raise RuntimeError("A bare process failed.")
+        raise RuntimeError("A process failed.")
     found = [results.get() for _ in processes]
     return sum(records / seconds for records, seconds in found), sum(n for n, _ in found)

@@ -1,4 +1,4 @@
-"""No loader: what a bare pool of threads reaches where records are waited for."""
+"""No loader: a plain pool of threads, for records that must be waited for."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,20 +13,20 @@ from benchmarks._mnist import Mnist
 from benchmarks.rows import stragglers as stragglers_row
 from benchmarks.rows import waiting_reads as waiting_row
 
-NUM_AHEAD = 512  # records: more than one slow step holds up
+NUM_AHEAD = 512  # records: more than one slow step delays
 
 
 def in_threads(
     work: Callable[[int], Any], num_records: int, *, batch_size: int, num_threads: int
 ) -> Iterator[list[Any]]:
-    """Records by the batch; every thread takes the next as soon as it is done with its last."""
+    """Yield batches of records. A thread takes the next record when it has finished one."""
     with ThreadPoolExecutor(num_threads) as pool:
-        under_way = deque(pool.submit(work, index) for index in range(NUM_AHEAD))
+        in_flight = deque(pool.submit(work, index) for index in range(NUM_AHEAD))
         batch: list[Any] = []
         for following in range(NUM_AHEAD, num_records + NUM_AHEAD):
-            batch.append(under_way.popleft().result())
+            batch.append(in_flight.popleft().result())
             if following < num_records:
-                under_way.append(pool.submit(work, following))
+                in_flight.append(pool.submit(work, following))
             if len(batch) == batch_size:
                 yield batch
                 batch = []
@@ -35,7 +35,7 @@ def in_threads(
 
 
 def stragglers() -> Callable[[], Iterator[NDArray[Any]]]:
-    """Two threads: all the waiting there is, divided by two, as the machine's own clock does it."""
+    """Run two threads, which take half of the total waiting time."""
     size = stragglers_row.BATCH_SIZE
 
     def start() -> Iterator[NDArray[Any]]:
@@ -46,7 +46,7 @@ def stragglers() -> Callable[[], Iterator[NDArray[Any]]]:
 
 
 def waiting_reads(data: Mnist) -> Callable[[], Iterator[Any]]:
-    """Sixteen threads that read."""
+    """Read in 16 threads."""
     source = _waits.WaitingSource(data)
     size = waiting_row.BATCH_SIZE
 

@@ -1,4 +1,4 @@
-"""SPDL's pipeline of threads, with Pillow: its own decoder needs FFmpeg on the machine."""
+"""SPDL's pipeline of threads with Pillow, because its own decoder needs FFmpeg."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,7 +10,7 @@ from benchmarks._pillow import Batch, Sample, augment, stack
 
 
 def jpeg(source: JpegSource) -> Callable[[], Iterator[Batch]]:
-    """Decode, crop and flip in two threads, batch in a third; the order is kept."""
+    """Decode, crop and flip in two threads, and batch in a third, in order."""
 
     def decode(index: int) -> Sample:
         return augment(source[index], np.random.default_rng(index))

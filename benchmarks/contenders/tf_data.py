@@ -13,7 +13,7 @@ AUTOTUNE = tf.data.AUTOTUNE
 
 
 def mnist(data: Mnist, *, shuffle: bool, prefetch: bool) -> Callable[[], Any]:
-    """`from_generator` over the per-record source; the generator draws the order."""
+    """Use `from_generator` with the per-record source. The generator shuffles."""
     source = RecordSource(data)
 
     def records() -> Iterator[Any]:
@@ -31,14 +31,14 @@ def mnist(data: Mnist, *, shuffle: bool, prefetch: bool) -> Callable[[], Any]:
 
 
 def slices(data: Mnist) -> Callable[[], Any]:
-    """`from_tensor_slices`, shuffled record by record."""
+    """Use `from_tensor_slices`, shuffled by record."""
     dataset = tf.data.Dataset.from_tensor_slices((data.images, data.labels))
     dataset = dataset.shuffle(len(data.labels), seed=0).batch(BATCH_SIZE).prefetch(AUTOTUNE)
     return dataset.as_numpy_iterator
 
 
 def gather(data: Mnist) -> Callable[[], Any]:
-    """Shuffled indices, batched; then one gather for the batch."""
+    """Shuffle and batch indices, and gather each batch with one call."""
     images, labels = tf.constant(data.images), tf.constant(data.labels)
     indices = tf.data.Dataset.range(len(data.labels)).shuffle(len(data.labels), seed=0)
     dataset = indices.batch(BATCH_SIZE).map(
@@ -49,7 +49,7 @@ def gather(data: Mnist) -> Callable[[], Any]:
 
 
 def integers(count: int, *, vectorised: bool, prefetch: bool) -> Callable[[], Any]:
-    """Integers plus one; the map, which is compiled, comes before or after batching."""
+    """Add one to integers, with a compiled map before or after batching."""
     dataset = tf.data.Dataset.range(count)
     if vectorised:
         dataset = dataset.batch(INTEGERS_BATCH_SIZE).map(lambda batch: batch + 1)

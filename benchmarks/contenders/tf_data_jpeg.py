@@ -1,4 +1,4 @@
-"""tf.data with TensorFlow's own JPEG decoder, in as many threads as it likes."""
+"""tf.data with the JPEG decoder of TensorFlow, in as many threads as it chooses."""
 
 from collections.abc import Callable
 from typing import Any

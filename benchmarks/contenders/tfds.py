@@ -1,4 +1,4 @@
-"""TFDS, as in the JAX documentation's tutorial."""
+"""TFDS, used as in the tutorial of the JAX documentation."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from benchmarks.contenders._grain_api import Start
 
 
 def mnist(folder: Path, *, autocache: bool, prefetch: int | None = 1) -> Start:
-    """Decoded by TensorFlow in threads of its own, batched, and made NumPy."""
+    """Decode with TensorFlow in its own threads, batch, and convert to NumPy."""
     from tensorflow.data import AUTOTUNE
 
     config = tfds.ReadConfig(try_autocache=autocache)

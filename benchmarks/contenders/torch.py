@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader without workers, giving NumPy batches."""
+"""PyTorch's DataLoader without workers, with NumPy batches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,19 +16,19 @@ Batch = tuple[NDArray[Any], NDArray[Any]]
 
 
 def collate_as_in_jax_docs(records: Sequence[Record]) -> Batch:
-    """PyTorch's own collate, its tensors then seen as NumPy arrays."""
+    """Use PyTorch's default collate, and view its tensors as NumPy arrays."""
     images, labels = torch_data.default_collate(list(records))
     return np.asarray(images), np.asarray(labels)
 
 
 def collate_by_stack(records: Sequence[Record]) -> Batch:
-    """No tensors at all: `np.stack`."""
+    """Use `np.stack`, without tensors."""
     images, labels = zip(*records, strict=True)
     return np.stack(images), np.array(labels)
 
 
 def collate_by_concatenate(records: Sequence[Record]) -> Batch:
-    """Like `np.stack` without the new axis on each image, which costs more than the copy."""
+    """Use `np.concatenate`: the new axis that `np.stack` adds takes longer than the copy."""
     images, labels = zip(*records, strict=True)
     return np.concatenate(images).reshape(len(images), *images[0].shape), np.array(labels)
 
@@ -41,12 +41,12 @@ COLLATES = {
 
 
 def identity(batch: Any) -> Any:
-    """For datasets that give whole batches."""
+    """Return a batch unchanged, for datasets that return whole batches."""
     return batch
 
 
 def mnist(data: Mnist, *, shuffle: bool, collate: str) -> Callable[[], Any]:
-    """A per-record dataset."""
+    """Read a per-record dataset."""
     source: Any = RecordSource(data)
     loader = torch_data.DataLoader(
         source, batch_size=BATCH_SIZE, shuffle=shuffle, collate_fn=COLLATES[collate]
@@ -55,7 +55,7 @@ def mnist(data: Mnist, *, shuffle: bool, collate: str) -> Callable[[], Any]:
 
 
 def tensor_columns(data: Mnist) -> Callable[[], Any]:
-    """A `TensorDataset` asked for a batch of indices at a time."""
+    """Read a `TensorDataset` with a batch of indices at a time."""
     dataset = torch_data.TensorDataset(torch.from_numpy(data.images), torch.from_numpy(data.labels))
     batches = torch_data.BatchSampler(
         torch_data.RandomSampler(dataset), BATCH_SIZE, drop_last=False
@@ -84,7 +84,7 @@ class ArrayDataset(torch_data.Dataset[Any]):
 
 
 def array_columns(data: Mnist) -> Callable[[], Any]:
-    """A dataset of NumPy arrays with `__getitems__`."""
+    """Read a dataset of NumPy arrays with `__getitems__`."""
     loader = torch_data.DataLoader(
         ArrayDataset(data), batch_size=BATCH_SIZE, shuffle=True, collate_fn=identity
     )
@@ -92,7 +92,7 @@ def array_columns(data: Mnist) -> Callable[[], Any]:
 
 
 class PlusOne(torch_data.Dataset[int]):
-    """Integers, each plus one, one at a time."""
+    """Integers plus one, one at a time."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -105,14 +105,14 @@ class PlusOne(torch_data.Dataset[int]):
 
 
 class PlusOneByBatch(PlusOne):
-    """The same, a batch at a time in NumPy."""
+    """Integers plus one, a batch at a time in NumPy."""
 
     def __getitems__(self, indices: list[int]) -> NDArray[Any]:
         return np.array(indices) + 1
 
 
 def integers(count: int, *, vectorised: bool) -> Callable[[], Any]:
-    """Integers plus one, by element or by batch."""
+    """Add one to integers, by element or by batch."""
     loader = torch_data.DataLoader(
         PlusOneByBatch(count) if vectorised else PlusOne(count),
         batch_size=INTEGERS_BATCH_SIZE,

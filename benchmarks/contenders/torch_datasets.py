@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader over PyTorch's datasets, giving NumPy batches."""
+"""PyTorch's DataLoader with PyTorch's datasets and NumPy batches."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,14 +13,14 @@ from benchmarks.contenders.torch_workers import Start, loader
 
 
 def mnist(data: Mnist, *, items: str, worker_count: int, **options: Any) -> Start:
-    """A map-style dataset, its items batched by PyTorch."""
+    """Batch the items of a map-style dataset with PyTorch."""
     repeats = NUM_REPEATS if worker_count else 1
     dataset = _torch_mnist.dataset(data, items, repeats=repeats)
     return loader(dataset, BATCH_SIZE, worker_count=worker_count, **options)
 
 
 def bare(data: Mnist, *, items: str) -> Start:
-    """No loader at all: the items in a loop, each batch stacked."""
+    """Read the items in a plain loop without a loader, and stack each batch."""
     dataset: Any = _torch_mnist.dataset(data, items)
 
     def start() -> Iterator[Any]:
@@ -33,7 +33,7 @@ def bare(data: Mnist, *, items: str) -> Start:
 
 
 def stacked(leaves: Sequence[Any]) -> Any:
-    """The fastest way to one array."""
+    """Stack leaves into one array as fast as possible."""
     if isinstance(leaves[0], torch.Tensor):
         return torch.stack(leaves).numpy()
     if isinstance(leaves[0], int):
@@ -43,7 +43,7 @@ def stacked(leaves: Sequence[Any]) -> Any:
 
 
 def in_memory(data: Mnist, *, shuffle: bool) -> Start:
-    """A `TensorDataset`, as PyTorch's documentation has it: item by item."""
+    """Read a `TensorDataset` item by item, as in PyTorch's documentation."""
     tensors = _torch_mnist.Tensors(data)
     dataset = torch_data.TensorDataset(tensors.data, tensors.targets)
     return loader(dataset, BATCH_SIZE, worker_count=0, shuffle=shuffle)

@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader with worker processes, giving NumPy batches."""
+"""PyTorch's DataLoader with worker processes and NumPy batches."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,19 +17,19 @@ TUNED = {"persistent_workers": True, "prefetch_factor": 4}
 
 
 def as_numpy(batch: Any) -> Any:
-    """Tensors, alone or in a sequence, as arrays on the same memory."""
+    """Return tensors, alone or in a sequence, as arrays that share their memory."""
     return batch.numpy() if isinstance(batch, torch.Tensor) else tuple(map(as_numpy, batch))
 
 
 def collate_as_in_jax_docs(records: list[Any]) -> Any:
-    """PyTorch's own collate, made into arrays in the worker: they are then pickled."""
+    """Use PyTorch's default collate, and convert to arrays in the worker, which pickles them."""
     return as_numpy(torch_data.default_collate(records))
 
 
 def loader(
     source: Any, batch_size: int, *, worker_count: int, jax_docs: bool = False, **options: Any
 ) -> Start:
-    """A loader that makes arrays in the consumer, which costs nothing, or in its workers."""
+    """Return a loader that converts to arrays in the consumer, without cost, or in its workers."""
     if jax_docs:
         options["collate_fn"] = collate_as_in_jax_docs
     made = torch_data.DataLoader(source, batch_size=batch_size, num_workers=worker_count, **options)
@@ -37,13 +37,13 @@ def loader(
 
 
 def mnist(data: Mnist, *, repeated: bool = True, **options: Any) -> Start:
-    """MNIST by the record, over and over or once."""
+    """Read MNIST by record, repeated or once."""
     source = RepeatedSource(data) if repeated else RecordSource(data)
     return loader(source, BATCH_SIZE, **options)
 
 
 class Augmented(torch_data.Dataset[Any]):
-    """JPEG files; the crop is drawn from PyTorch's own generator, as torchvision does."""
+    """JPEG files, with a crop from PyTorch's random generator, as in torchvision."""
 
     def __init__(self, source: _jpeg.JpegSource) -> None:
         self._source = source
@@ -63,28 +63,28 @@ class Augmented(torch_data.Dataset[Any]):
 
 
 def jpeg(source: _jpeg.JpegSource, *, tuned: bool = False, **options: Any) -> Start:
-    """JPEG files, decoded in the workers."""
+    """Decode JPEG files in the workers."""
     options |= TUNED if tuned else {}
     return loader(Augmented(source), _jpeg.BATCH_SIZE, **options)
 
 
 def large_batches(pool: _large.Images, *, tuned: bool = False, **options: Any) -> Start:
-    """Ready-made arrays, batched."""
+    """Batch arrays that exist already."""
     options |= TUNED if tuned else {}
     return loader(_large.PoolSource(pool), _large.BATCH_SIZE, **options)
 
 
 def stragglers(**options: Any) -> Start:
-    """Numbers, which now and then take long."""
+    """Read numbers, some of which take long."""
     return loader(_waits.Steps(), stragglers_row.BATCH_SIZE, **options)
 
 
 def waiting_reads(data: Mnist, **options: Any) -> Start:
-    """MNIST from a source that waits."""
+    """Read MNIST from a source that waits."""
     return loader(_waits.WaitingSource(data), waiting_row.BATCH_SIZE, **options)
 
 
 def memory(images: _large.Images, *, batch_size: int, **options: Any) -> Start:
-    """The images as one array, which forked workers share with their parent."""
+    """Read the images as one array, which forked workers share with their parent."""
     source = _large.PoolSource(images, len(images))
     return loader(source, batch_size, shuffle=True, **options)

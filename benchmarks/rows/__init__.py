@@ -1,7 +1,8 @@
-"""The rows of the table, in its order."""
+"""All rows, in the order of the table."""
 
 from benchmarks._model import Row
 from benchmarks.rows import (
+    adapters,
     billion,
     datasets,
     feeding,
@@ -17,7 +18,6 @@ from benchmarks.rows import (
     stragglers,
     waiting_reads,
     worker_memory,
-    worlds,
 )
 
 ROWS: dict[str, Row] = {
@@ -48,11 +48,11 @@ ROWS: dict[str, Row] = {
         formats.TFRECORD,
         formats.TAR,
         formats.PARQUET_NUMBERS,
-        formats.PARQUET_TEXTS,
-        *worlds.TORCH,
-        worlds.HUGGING_FACE,
-        worlds.TFDS,
-        worlds.TFDS_FIRST,
+        formats.PARQUET_STRINGS,
+        *adapters.TORCH,
+        adapters.HUGGING_FACE,
+        adapters.TFDS,
+        adapters.TFDS_FIRST,
         *feeding.TRAINING,
         *feeding.WAITING,
         feeding.OVERHEAD,

@@ -1,4 +1,4 @@
-"""A shuffled order of a billion records: what it costs before the first batch."""
+"""Shuffle a billion records: time and memory until the first batch."""
 
 import time
 import zlib
@@ -16,7 +16,7 @@ BATCH_SIZE = 128
 
 
 def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
-    """Time building the loader, then the first batch, and see how far memory rose."""
+    """Measure the time to build the loader and to get the first batch, and the peak memory."""
     build = program(NUM_RECORDS, batch_size=BATCH_SIZE, **contender.arguments)
     reset_peak()
     before = peak_bytes()
@@ -46,7 +46,7 @@ def measure(program: Callable[..., Any], contender: Contender, settings: Setting
 
 ROW = Row(
     name="billion",
-    title="Shuffled order of a billion records: the first batch of 128",
+    title="A billion records, shuffled: the first batch of 128",
     measure=measure,
     contenders=(
         Contender(

@@ -1,4 +1,4 @@
-"""The fluent face: integers shuffled, and many sources mixed."""
+"""The fluent API: shuffled integers, and a mix of many sources."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ from benchmarks._clock import time_epoch
 from benchmarks._model import Contender, Measurement, Role, Row, Settings, Target, contender
 
 NUM_RECORDS = 300_000
-NUM_MIXED = 301_000  # which 2 and 35 divide
+NUM_MIXED = 301_000  # divisible by 2 and by 35
 BATCH_SIZE = 1000
 
 
@@ -22,7 +22,7 @@ def measure(
     *,
     num_records: int = NUM_RECORDS,
 ) -> Measurement:
-    """Time an epoch; every integer is compared."""
+    """Measure an epoch, and compare every integer."""
     start = program(num_records, BATCH_SIZE, **contender.arguments)
     epoch = time_epoch(start, lambda batch: batch, settings.max_seconds)
     check_batch_sizes(epoch, BATCH_SIZE, num_records)
@@ -86,11 +86,11 @@ def _mixing(name: str, title: str, program: str) -> Row:
             ),
         ),
         targets=(Target(times=0.77, of="base"),),
-        note="35 sources may cost 1.3 times what 2 cost.",
+        note="35 sources may take 1.3 times as long as 2.",
     )
 
 
 MIXED = _mixing(
     "mixing", "MapDataset.mix of 2 and of 35 ranges, +1 in Python, batch 1000", "mixed_integers"
 )
-MIXED_STREAMS = _mixing("mixing_streams", "IterDataset.mix of the same", "mixed_streams")
+MIXED_STREAMS = _mixing("mixing_streams", "IterDataset.mix of the same ranges", "mixed_streams")

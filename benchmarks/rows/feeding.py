@@ -1,4 +1,4 @@
-"""Training epochs from end to end, and what feeding the device costs beside a bare loop."""
+"""Train with batches from each loader, and compare `feed` with a plain `device_put`."""
 
 import importlib
 import itertools
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import _mnist, _tfds_mnist
-from benchmarks._check import ContentError, check_workers, dealt, order_of
+from benchmarks._check import ContentError, check_workers, order_of, split_batches
 from benchmarks._model import Contender, Measurement, Role, Row, Score, Settings, Target, contender
 from benchmarks._processes import count_workers
 
@@ -31,14 +31,14 @@ def measure_training(
     *,
     awaits_steps: bool = False,
 ) -> Measurement:
-    """Train the perceptron of the JAX documentation, epoch after epoch; time some steps of it.
+    """Train the perceptron of the JAX documentation for many epochs, and measure some steps.
 
-    Waiting is the time in the loader's `next`. JAX may be computing meanwhile, unless each step is
-    waited for, as one does who looks at the loss: then there is nothing else to do.
+    Waiting is the time in the loader's `next`. JAX may compute during that time, unless the program
+    waits for each step, as one that prints the loss does.
     """
     import jax
 
-    mlp: Any = importlib.import_module("gristmill._demo.mlp")  # the demo trains the same
+    mlp: Any = importlib.import_module("gristmill._demo.mlp")  # the same as in the demo
 
     @jax.jit
     def update(params: Any, images: Any, labels: Any) -> Any:
@@ -57,9 +57,9 @@ def measure_training(
         asked = clock()
         batch = next(batches)
         waited += clock() - asked
-        images, labels = batch  # which drops those before
+        images, labels = batch  # releases the previous batch
         if not number:
-            for size in {len(labels), num_records % len(labels)} - {0}:  # compiled beforehand
+            for size in {len(labels), num_records % len(labels)} - {0}:  # compile before measuring
                 shapes = (size, *images.shape[1:]), size
                 dummy = np.zeros(shapes[0], images.dtype), np.zeros(shapes[1], labels.dtype)
                 jax.block_until_ready(update(params, *dummy))
@@ -87,28 +87,30 @@ def measure_training(
 
 
 def _check_labels(seen: Any, labels: Any, contender: Contender) -> None:
-    """In order, and over and over."""
+    """Check that the labels are those of the source in order, repeated."""
     expected = np.resize(labels, len(seen))
     if contender.streams > 1:
         total = _mnist.NUM_REPEATS * len(labels)
-        order = order_of(dealt(total, batch_size=_mnist.BATCH_SIZE, streams=contender.streams))
+        order = order_of(
+            split_batches(total, batch_size=_mnist.BATCH_SIZE, streams=contender.streams)
+        )
         expected = labels[order[: len(seen)] % len(labels)]
     if not np.array_equal(seen, expected):
-        raise ContentError("The labels trained on are not the source's, in its order.")
+        raise ContentError("The labels are not those of the source in its order.")
 
 
 def measure_overhead(
     program: Callable[..., Any], contender: Contender, settings: Settings
 ) -> Measurement:
-    """Time the same loop over the same loader, fed and with a bare `device_put`, in turns."""
+    """Measure the same loop over the same loader, alternately with `feed` and `device_put`."""
     data: Path = settings.data
-    ways: dict[str, Callable[[], Any]] = program(_mnist.load(data))
-    for way in ways.values():
-        _time_steps(way)
-    spent: dict[str, list[float]] = {name: [] for name in ways}
+    steps: dict[str, Callable[[], Any]] = program(_mnist.load(data))
+    for step in steps.values():
+        _time_steps(step)
+    spent: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(ROUNDS):
-        for name in list(ways)[:: 1 if number % 2 else -1]:
-            spent[name].append(_time_steps(ways[name]))
+        for name in list(steps)[:: 1 if number % 2 else -1]:
+            spent[name].append(_time_steps(steps[name]))
     differences = [fed - bare for fed, bare in zip(spent["feed"], spent["bare"], strict=True)]
     return Measurement(
         metrics={
@@ -121,11 +123,11 @@ def measure_overhead(
     )
 
 
-def _time_steps(take: Callable[[], Any]) -> float:
-    """Microseconds for a step, each waited for, as one does who measures a loss."""
+def _time_steps(step: Callable[[], Any]) -> float:
+    """Return the microseconds of a step, including the wait for its result."""
     begin = time.perf_counter()
     for _ in range(STEPS_A_ROUND):
-        take()
+        step()
     return 1e6 * (time.perf_counter() - begin) / STEPS_A_ROUND
 
 
@@ -136,7 +138,7 @@ def _training(worker_count: int) -> tuple[Contender, ...]:
         Role.PEER,
         "torch",
         "torch_datasets:mnist",
-        items="pictures",
+        items="images",
         jax_docs=True,
         worker_count=worker_count,
     )
@@ -172,7 +174,7 @@ def _training(worker_count: int) -> tuple[Contender, ...]:
             Role.INFO,
             "torch",
             "gristmill_feeding:torch_items",
-            items="pictures",
+            items="images",
             worker_count=worker_count,
             prefetch=prefetch,
         )
@@ -189,14 +191,14 @@ def _training(worker_count: int) -> tuple[Contender, ...]:
 METRICS = {"records_per_s": "images/s", "waited_percent": "waiting, %"}
 NOTE = (
     f"Steps {WARM_UP} to {WARM_UP + NUM_STEPS} of the perceptron of the JAX documentation, batch "
-    "128, in file order. Waiting is the share of the time in the loader's `next`; JAX may be "
-    "computing meanwhile. TFDS reads decoded images from memory from the second epoch on."
+    "128, in file order. Waiting is the share of the time in the loader's `next`; JAX may compute "
+    "during that time. From the second epoch on, TFDS reads decoded images from memory."
 )
 
 TRAINING = tuple(
     Row(
         name="train_mlp_workers" if worker_count else "train_mlp",
-        title=f"Training on MNIST from end to end, {worker_count or 'no'} workers",
+        title=f"Training on MNIST, {worker_count or 'no'} workers",
         note=NOTE,
         data="tfds",
         measure=measure_training,
@@ -210,8 +212,8 @@ TRAINING = tuple(
 WAITING = tuple(
     Row(
         name="train_mlp_waiting" + ("_workers" if worker_count else ""),
-        title=f"How much of the time the step waits for data, {worker_count or 'no'} workers",
-        note="As above, but each step is waited for, so that nothing is computed meanwhile.",
+        title=f"Share of the time that training waits for data, {worker_count or 'no'} workers",
+        note="As above, but the program waits for each step, so JAX computes nothing concurrently.",
         data="tfds",
         measure=partial(measure_training, awaits_steps=True),
         contenders=(_training(worker_count)[-1],),
@@ -224,10 +226,10 @@ WAITING = tuple(
 
 OVERHEAD = Row(
     name="feed_overhead",
-    title="What `feed` adds to a loop with a bare `device_put`",
+    title="Additional time of `feed`, compared with a plain `device_put`",
     note=(
-        f"The same loader of shuffled MNIST, batch 128, the same small step, in one process in "
-        f"{ROUNDS} turns of {STEPS_A_ROUND} steps; the median of the differences."
+        f"The same loader of shuffled MNIST, batch 128, and the same small step, alternately in "
+        f"one process, {ROUNDS} times {STEPS_A_ROUND} steps. Median of the differences."
     ),
     data="mnist",
     measure=measure_overhead,
@@ -239,6 +241,6 @@ OVERHEAD = Row(
     metrics={
         "overhead_us": "overhead, us",
         "feed_us": "fed step, us",
-        "bare_us": "bare step, us",
+        "bare_us": "plain step, us",
     },
 )

@@ -1,4 +1,4 @@
-"""The first batch with two workers: what starting them costs."""
+"""The time until the first batch with two workers, which includes their start."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import _mnist
-from benchmarks._check import ContentError, check_workers, dealt
+from benchmarks._check import ContentError, check_workers, split_batches
 from benchmarks._model import (
     SECONDS,
     Contender,
@@ -22,7 +22,7 @@ from benchmarks._processes import count_workers
 
 
 def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
-    """Time from making the iterator to its first batch."""
+    """Measure the time from the creation of the iterator to its first batch."""
     data = _mnist.load(settings.data)
     start = program(data, repeated=False, **contender.arguments)
     begin = time.perf_counter()
@@ -32,10 +32,10 @@ def measure(program: Callable[..., Any], contender: Contender, settings: Setting
     check_workers(count_workers(), contender.worker_count)
 
     size, streams = _mnist.BATCH_SIZE, contender.streams
-    first = np.asarray(dealt(len(data.labels), batch_size=size, streams=streams)[0])
+    first = np.asarray(split_batches(len(data.labels), batch_size=size, streams=streams)[0])
     same = np.array_equal(images, data.images[first]) and np.array_equal(labels, data.labels[first])
     if not same:
-        raise ContentError(f"Expected the first {size} records, got others.")
+        raise ContentError(f"The first batch does not contain the first {size} records.")
     return Measurement(metrics={"seconds": seconds}, records=len(labels), complete=True)
 
 
@@ -46,8 +46,9 @@ ROW = Row(
     name="first_batch",
     title="The first batch with 2 workers: MNIST, per-record Python source, in order, batch 128",
     note=(
-        "From making the iterator to its first batch. PyTorch forks by default, which is fast and "
-        "which JAX warns of; spawned, its workers are clean processes as the others' are."
+        "From the creation of the iterator to its first batch. PyTorch forks by default, which is "
+        "fast, but JAX warns about it. With `spawn`, its workers are new interpreters, as those of "
+        "the other loaders are."
     ),
     data="mnist",
     measure=measure,

@@ -1,4 +1,4 @@
-"""Records in files, in any order: ArrayRecord, TFRecord, tar, Parquet."""
+"""Shuffled records from files: ArrayRecord, TFRecord, tar, Parquet."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,14 +15,14 @@ from benchmarks._model import Contender, Measurement, Role, Row, Settings, Targe
 
 
 def numbers_of(records: Sequence[bytes]) -> NDArray[np.int64]:
-    """The numbers that a batch of records begin with."""
+    """Return the numbers at the start of the records."""
     return np.frombuffer(b"".join([record[:8] for record in records]), "<i8")
 
 
 def measure_records(
     program: Callable[..., Any], contender: Contender, settings: Settings
 ) -> Measurement:
-    """Time an epoch of lists of records; look at each number, and once at every byte."""
+    """Measure an epoch of lists of records. Check each number, and in the first round each byte."""
     start = program(settings.data, **contender.arguments)
     epoch = time_epoch(start, numbers_of, settings.max_seconds)
     size = contender.arguments.get("size", _files.BATCH_SIZE)
@@ -32,7 +32,7 @@ def measure_records(
         expected = set(_files.make_records())
         for batch, _ in zip(start(), range(100), strict=False):
             if not expected.issuperset(batch):
-                raise AssertionError("a record is not one of the file's")
+                raise AssertionError("A record is not one of the file.")
     return Measurement(
         metrics={"records_per_s": epoch.rate}, records=epoch.timed, complete=epoch.complete
     )
@@ -41,7 +41,7 @@ def measure_records(
 def measure_rows(
     program: Callable[..., Any], contender: Contender, settings: Settings, *, name: str
 ) -> Measurement:
-    """Time an epoch of batches of rows, and look at each id; and what is done before it."""
+    """Measure the preparation and an epoch of batches of rows, and check each id."""
     begin = time.perf_counter()
     start = program(_files.table(settings.data, name), settings.data, **contender.arguments)
     prepared = time.perf_counter() - begin
@@ -80,8 +80,8 @@ ARRAY_RECORD = Row(
     ),
     targets=(Target(times=10, of="Grain"), Target(times=0.7, of="limit")),
     note=(
-        "The limit: the library's own batched read, file by file, of as many records at a time, "
-        "and nothing else."
+        "The limit is the batched read of the library itself, file by file, of the given number of "
+        "records."
     ),
 )
 
@@ -105,7 +105,7 @@ def _against_array_record(name: str, title: str, ending: str, source: str) -> Ro
         measure=measure_records,
         contenders=(base, ours),
         targets=(Target(times=0.5, of="base"),),
-        note="The index of the files is made before the clock starts.",
+        note="The index of the files is created before the measurement.",
     )
 
 
@@ -131,10 +131,10 @@ def _parquet(name: str, title: str) -> Row:
             ),
         ),
         targets=(Target(times=10, of="HF"),),
-        metrics={"records_per_s": "records/s", "prepare_s": "before it, s"},
+        metrics={"records_per_s": "records/s", "prepare_s": "preparation, s"},
         note=(
-            "Before the clock starts HF turns the file into an Arrow file, and ParquetSource "
-            "decodes its row groups into memory; HF's is there for the next run, too."
+            "Before the measurement, HF converts the file to an Arrow file, which later runs "
+            "reuse, and ParquetSource decodes its row groups into memory."
         ),
     )
 
@@ -142,4 +142,4 @@ def _parquet(name: str, title: str) -> Row:
 PARQUET_NUMBERS = _parquet(
     "numbers", "Parquet, rows of an id, 16 floats and a label, shuffled, batch 128"
 )
-PARQUET_TEXTS = _parquet("texts", "the same with a text of 20 to 200 characters")
+PARQUET_STRINGS = _parquet("strings", "The same with a string of 20 to 200 characters")

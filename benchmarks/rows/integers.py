@@ -1,4 +1,4 @@
-"""Integers plus one: what a loader costs when the work is nothing."""
+"""Integers plus one: the overhead of a loader if there is almost no work."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ BATCH_SIZE = 1000
 
 
 def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
-    """Time an epoch of integers; every one of them is compared, so nothing is left to verify."""
+    """Measure an epoch, and compare every integer, so that no second epoch is needed."""
     start = program(NUM_RECORDS, **contender.arguments)
     epoch = time_epoch(start, lambda batch: batch, settings.max_seconds)
     check_batch_sizes(epoch, BATCH_SIZE, NUM_RECORDS)
@@ -51,7 +51,7 @@ ROW = Row(
         contender(
             "tf.data", "by batch, prefetch", PEER, "tensorflow", TF, vectorised=True, prefetch=True
         ),
-        contender("limit", "bare loop by element", Role.LIMIT, "numpy", "limit:integers"),
+        contender("limit", "plain loop by element", Role.LIMIT, "numpy", "limit:integers"),
         contender("gristmill", "by element", Role.OURS, "gristmill", "gristmill:integers"),
         contender(
             "gristmill", "by batch, map_batch", Role.INFO, "gristmill", "gristmill:integer_columns"

@@ -1,11 +1,17 @@
-"""JPEG files decoded, cropped and flipped by two workers: work that is worth workers."""
+"""Two workers decode, crop and flip JPEG files, which takes enough time to need workers."""
 
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
 from benchmarks import _jpeg
-from benchmarks._check import check_batch_sizes, check_in_order, check_workers, dealt, order_of
+from benchmarks._check import (
+    check_batch_sizes,
+    check_in_order,
+    check_workers,
+    order_of,
+    split_batches,
+)
 from benchmarks._clock import time_steady
 from benchmarks._model import Contender, Measurement, Role, Row, Settings, Target, contender
 
@@ -14,7 +20,7 @@ OTHER_DECODERS = ("tf.data",)
 
 
 def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
-    """Time the steady part of an epoch of (images, labels, crops) and check what came."""
+    """Measure the steady state of an epoch of (images, labels, crops), and check them."""
     from benchmarks import _pillow
 
     source = _jpeg.load(settings.data)
@@ -27,7 +33,7 @@ def measure(program: Callable[..., Any], contender: Contender, settings: Setting
 
     size, streams = _jpeg.BATCH_SIZE, contender.streams
     check_batch_sizes(epoch, size, len(source), streams=streams)
-    check_in_order(epoch, order_of(dealt(len(source), batch_size=size, streams=streams)))
+    check_in_order(epoch, order_of(split_batches(len(source), batch_size=size, streams=streams)))
     if settings.verify:
         _pillow.check_crops(
             start(),
@@ -48,8 +54,8 @@ ROW = Row(
     name="jpeg",
     title="JPEG decode, crop, flip, batch 32, 2 workers, steady state",
     note=(
-        f"The clock runs from the arrival of batch {WARM_UP} on: starting workers is the row "
-        "`first_batch`. The limit: two bare processes that hand over nothing."
+        f"Measured from the arrival of batch {WARM_UP}; the row `first_batch` measures the start. "
+        "The limit is two plain processes that send no results."
     ),
     data="jpeg",
     measure=measure,
@@ -68,7 +74,7 @@ ROW = Row(
         ),
         contender(
             "PyTorch",
-            "2 workers, persistent, 4 ahead",
+            "2 workers, persistent, prefetch 4",
             TUNED,
             "torch",
             TORCH,
@@ -77,7 +83,7 @@ ROW = Row(
         ),
         contender("tf.data", "parallel map, AUTOTUNE", PEER, "tensorflow", "tf_data_jpeg:jpeg"),
         contender("SPDL", "2 threads, Pillow", PEER, "spdl", "spdl:jpeg"),
-        contender("limit", "2 bare processes", Role.LIMIT, "PIL", "limit_processes:jpeg"),
+        contender("limit", "2 plain processes", Role.LIMIT, "PIL", "limit_processes:jpeg"),
         contender("gristmill", "no workers", Role.INFO, "gristmill", OURS, worker_count=0),
         contender("gristmill", "2 workers", Role.OURS, "gristmill", OURS, worker_count=2),
     ),

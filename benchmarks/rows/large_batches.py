@@ -1,4 +1,4 @@
-"""Batches of 38 MB from two workers: what it costs to bring them over."""
+"""The transfer of batches of 38 MB from two workers."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -12,8 +12,8 @@ from benchmarks._check import (
     check_batch_sizes,
     check_in_order,
     check_workers,
-    dealt,
     order_of,
+    split_batches,
 )
 from benchmarks._clock import time_steady
 from benchmarks._model import (
@@ -31,13 +31,13 @@ WARM_UP = 8  # batches
 
 
 def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
-    """Time the steady part of an epoch of images; the consumer reads a byte of each."""
+    """Measure the steady state of an epoch of images, of which the consumer reads one byte each."""
     pool = _large.make_pool()
     start = program(pool, **contender.arguments)
     epoch = time_steady(start, _large.numbers, settings.max_seconds, warm_up=WARM_UP)
 
     size, streams = _large.BATCH_SIZE, contender.streams
-    batches = dealt(_large.NUM_RECORDS, batch_size=size, streams=streams)
+    batches = split_batches(_large.NUM_RECORDS, batch_size=size, streams=streams)
     check_batch_sizes(epoch, size, _large.NUM_RECORDS, streams=streams)
     check_in_order(epoch, order_of(batches) % len(pool))
     if settings.verify:
@@ -64,7 +64,7 @@ def check_bytes(
     deadline = time.perf_counter() + max_seconds
     for images, records in zip(found, batches, strict=False):
         if not np.array_equal(images, pool[np.asarray(records) % len(pool)]):
-            raise ContentError(f"The batch of records {records} is not the source's.")
+            raise ContentError(f"The batch of records {records} differs from the source.")
         if time.perf_counter() > deadline:
             break
 
@@ -77,8 +77,8 @@ ROW = Row(
     name="large_batches",
     title="38 MB batches (256 images of 224x224x3 bytes) from 2 workers, steady state",
     note=(
-        f"The clock runs from the arrival of batch {WARM_UP} on. "
-        "The limit: one copy of a batch into warm memory."
+        f"Measured from the arrival of batch {WARM_UP}. The limit is one copy of a batch into "
+        "memory that was used before."
     ),
     measure=measure,
     contenders=(
@@ -95,7 +95,7 @@ ROW = Row(
         ),
         contender(
             "PyTorch",
-            "2 workers, persistent, 4 ahead",
+            "2 workers, persistent, prefetch 4",
             Role.TUNED,
             "torch",
             TORCH,

@@ -16,7 +16,7 @@ from benchmarks._model import Contender, Measurement, Role, Row, Settings, Targe
 def measure(
     program: Callable[..., Any], contender: Contender, settings: Settings, *, ordered: bool
 ) -> Measurement:
-    """Time an epoch of (images, labels) and check what came."""
+    """Measure an epoch of (images, labels), and check them."""
     data = _mnist.load(settings.data)
     start = program(data, **contender.arguments)
     epoch = time_epoch(start, itemgetter(1), settings.max_seconds)
@@ -33,7 +33,7 @@ def measure(
 
 
 def per_record(*, shuffle: bool) -> tuple[Contender, ...]:
-    """Everyone who reads the per-record source."""
+    """Return the contenders that read the per-record source."""
 
     def contender(
         family: str, how: str, role: Role, package: str, program: str, **arguments: Any
@@ -69,7 +69,7 @@ def per_record(*, shuffle: bool) -> tuple[Contender, ...]:
 
 HF_ARROW = Contender(
     family="HF",
-    how="Arrow format, views on its table",
+    how="Arrow format, views of its table",
     role=Role.INFO,  # it neither calls a Python source nor copies a record
     package="datasets",
     program="huggingface:arrow",

@@ -1,4 +1,4 @@
-"""MNIST with workers, where the work is hardly worth them: they must not make it slower."""
+"""MNIST with workers, which must not make this small amount of work slower."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,8 +14,8 @@ from benchmarks._check import (
     check_in_order,
     check_shuffled,
     check_workers,
-    dealt,
     order_of,
+    split_batches,
 )
 from benchmarks._clock import time_steady
 from benchmarks._model import Contender, Measurement, Role, Row, Settings, Target, contender
@@ -26,7 +26,7 @@ WARM_UP = 64  # batches of 25 kB: more than buffers hold
 def measure(
     program: Callable[..., Any], contender: Contender, settings: Settings, *, ordered: bool
 ) -> Measurement:
-    """Time the steady part of an epoch of (images, labels) and check what came."""
+    """Measure the steady state of an epoch of (images, labels), and check them."""
     data = _mnist.load(settings.data)
     start = program(data, **contender.arguments)
     limit = settings.max_seconds
@@ -35,7 +35,7 @@ def measure(
     size, streams = _mnist.BATCH_SIZE, contender.streams
     count = _mnist.NUM_REPEATS * len(data.labels)
     check_batch_sizes(epoch, size, count, streams=streams)
-    order = order_of(dealt(count, batch_size=size, streams=streams))
+    order = order_of(split_batches(count, batch_size=size, streams=streams))
     if ordered:
         check_in_order(epoch, data.labels[order % len(data.labels)])
     else:
@@ -56,7 +56,7 @@ def measure(
 
 
 def with_workers(*, shuffle: bool) -> tuple[Contender, ...]:
-    """Everyone with two workers, and gristmill without."""
+    """Return the contenders with two workers, and gristmill without workers."""
     base, peer, ours = Role.BASE, Role.PEER, Role.OURS
     grain, torch, mill = "grain_workers:mnist", "torch_workers:mnist", "gristmill_workers:mnist"
     made = partial(contender, shuffle=shuffle)
@@ -77,7 +77,7 @@ def with_workers(*, shuffle: bool) -> tuple[Contender, ...]:
     )
 
 
-NOTE = f"Ten times over, so that it lasts; the clock runs from the arrival of batch {WARM_UP} on."
+NOTE = f"The data is repeated ten times. Measured from the arrival of batch {WARM_UP}."
 
 IN_ORDER = Row(
     name="mnist_in_order_workers",
@@ -101,7 +101,7 @@ SHUFFLED = Row(
 
 GIL_BOUND = Row(
     name="gil_bound",
-    title="MNIST, per-record Python source, in order, batch 128, no workers: threads do no harm",
+    title="MNIST, per-record Python source, in order, batch 128, no workers: threads cost nothing",
     note=NOTE,
     data="mnist",
     measure=partial(measure, ordered=True),

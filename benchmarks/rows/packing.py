@@ -1,4 +1,4 @@
-"""Documents of many lengths into rows of one: what language models are trained on."""
+"""Pack documents of many lengths into rows of one length, as for language models."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ from benchmarks._model import Contender, Measurement, Role, Row, Settings, Targe
 def measure(
     program: Callable[..., Any], contender: Contender, settings: Settings, *, may_split: bool
 ) -> Measurement:
-    """Time an epoch of rows, and look at every token of it."""
+    """Measure an epoch of rows, and check every token."""
     documents = make_documents()
     start = program(documents, **contender.arguments)
     epoch = time_epoch(start, lambda row: row["tokens"], settings.max_seconds)
@@ -40,15 +40,15 @@ def _row(name: str, title: str, packer: str, *, may_split: bool) -> Row:
                 packer=packer,
                 num_threads=0,
             ),
-            contender("limit", "each into the next row", Role.LIMIT, "numpy", "limit:packing"),
+            contender("limit", "next row", Role.LIMIT, "numpy", "limit:packing"),
             contender(
                 "gristmill", "default", Role.OURS, "gristmill", "gristmill:packing", packer=packer
             ),
         ),
         targets=(Target(times=50, of="Grain"),),
         note=(
-            "The limit: a bare loop that lays each document into the open row or the next one, "
-            "with ids and positions, and chooses among no bins."
+            "The limit is a plain loop that writes each document to the current row or the next "
+            "one, with segment ids and positions, without a choice of bins."
         ),
         metrics={"records_per_s": "documents/s"},
     )
@@ -62,7 +62,7 @@ FIRST_FIT = _row(
 )
 BEST_FIT = _row(
     "packing_best_fit",
-    "Best-fit packing: the same",
+    "Best-fit packing: the same documents",
     "best_fit",
     may_split=False,
 )

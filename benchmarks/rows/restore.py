@@ -1,4 +1,4 @@
-"""Going on from a state: at a step far into the run as at one of the first."""
+"""Resume from a state, at an early step and at one far into the run."""
 
 import json
 import statistics
@@ -15,32 +15,32 @@ NEAR, FAR = 10, 10**9
 
 
 def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
-    """Time telling a state; then making an iterator, restoring the state and the next element."""
+    """Measure `get_state`, and the time from the creation of an iterator to its next element."""
     start, go_to = program(NUM_RECORDS)
     iterator = iter(start())
     go_to(iterator, contender.arguments["step"])
-    telling: list[float] = []
+    get_state_s: list[float] = []
     for _ in range(REPEATS):
         begin = time.perf_counter()
         state = iterator.get_state()
-        telling.append(time.perf_counter() - begin)
-    text = json.dumps(state)
+        get_state_s.append(time.perf_counter() - begin)
+    json_state = json.dumps(state)
     expected = next(iterator)
 
-    restoring: list[float] = []
+    restore_s: list[float] = []
     for _ in range(REPEATS):
         begin = time.perf_counter()
         other = iter(start())
-        other.set_state(json.loads(text))
+        other.set_state(json.loads(json_state))
         element = next(other)
-        restoring.append(time.perf_counter() - begin)
+        restore_s.append(time.perf_counter() - begin)
         if element != expected:
             raise ContentError(f"Expected {expected} after the state, got {element}.")
     return Measurement(
         metrics={
-            "restore_ms": statistics.median(restoring) * 1e3,
-            "get_state_us": statistics.median(telling) * 1e6,
-            "state_bytes": len(text),
+            "restore_ms": statistics.median(restore_s) * 1e3,
+            "get_state_us": statistics.median(get_state_s) * 1e6,
+            "state_bytes": len(json_state),
         },
         records=REPEATS,
         complete=True,
@@ -49,8 +49,8 @@ def measure(program: Callable[..., Any], contender: Contender, settings: Setting
 
 ROW = Row(
     name="restore",
-    title="Going on from a state: a million records, shuffled anew in each epoch, without end",
-    note="From making the iterator to the next element. It should take no longer far into a run.",
+    title="Resume from a state: a million records, shuffled in each epoch, repeated indefinitely",
+    note="From the creation of the iterator to the next element. It must not depend on the step.",
     measure=measure,
     contenders=(
         contender("Grain", "step 10", Role.PEER, "grain", "grain:endless", step=NEAR),

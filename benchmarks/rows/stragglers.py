@@ -1,4 +1,4 @@
-"""Now and then a record that takes fifty times as long: it is to hold up nobody but itself."""
+"""Some records take fifty times as long as the others, and must not delay them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks import _waits
-from benchmarks._check import check_batch_sizes, check_in_order, check_workers, dealt, order_of
+from benchmarks._check import (
+    check_batch_sizes,
+    check_in_order,
+    check_workers,
+    order_of,
+    split_batches,
+)
 from benchmarks._clock import time_steady
 from benchmarks._model import Contender, Measurement, Role, Row, Settings, Target, contender
 
@@ -15,10 +21,10 @@ WARM_UP = 16  # batches
 
 
 def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
-    """Time the steady part of an epoch of numbers; every one of them is compared."""
+    """Measure the steady state of an epoch of numbers, and compare every number."""
     start = program(**contender.arguments)
     epoch = time_steady(start, np.asarray, settings.max_seconds, warm_up=WARM_UP)
-    batches = dealt(_waits.NUM_STEPS, batch_size=BATCH_SIZE, streams=contender.streams)
+    batches = split_batches(_waits.NUM_STEPS, batch_size=BATCH_SIZE, streams=contender.streams)
     check_batch_sizes(epoch, BATCH_SIZE, _waits.NUM_STEPS, streams=contender.streams)
     check_in_order(epoch, order_of(batches))
     check_workers(epoch.workers, contender.worker_count)
@@ -34,8 +40,8 @@ ROW = Row(
     name="stragglers",
     title="One record in 100 takes 50 ms, the others 1 ms; batch 8, 2 workers, steady state",
     note=(
-        f"Records sleep; the clock runs from the arrival of batch {WARM_UP} on. The limit, the "
-        "ideal: two bare threads, each taking the next record when it is done with its last."
+        f"Records sleep. Measured from the arrival of batch {WARM_UP}. The limit is two plain "
+        "threads, each of which takes the next record when it has finished one."
     ),
     measure=measure,
     contenders=(
@@ -43,7 +49,7 @@ ROW = Row(
         contender(
             "PyTorch", "2 workers", Role.PEER, "torch", "torch_workers:stragglers", worker_count=2
         ),
-        contender("limit", "2 bare threads", Role.LIMIT, "numpy", "limit_threads:stragglers"),
+        contender("limit", "2 plain threads", Role.LIMIT, "numpy", "limit_threads:stragglers"),
         contender("gristmill", "2 workers", Role.OURS, "gristmill", OURS, **OPTIONS),
     ),
     targets=(Target(times=0.85, of="limit"),),

@@ -1,4 +1,4 @@
-"""A source that waits for every record: reads that overlap."""
+"""A source that waits for every record, so that reads must overlap."""
 
 from collections.abc import Callable
 from operator import itemgetter
@@ -16,7 +16,7 @@ WARM_UP = 16  # batches: 512 records, as many as loaders read ahead
 
 
 def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
-    """Time the steady part of an epoch of (images, labels) and check what came."""
+    """Measure the steady state of an epoch of (images, labels), and check them."""
     data = _mnist.load(settings.data)
     start = program(data, **contender.arguments)
     limit = settings.max_seconds
@@ -40,8 +40,8 @@ ROW = Row(
     name="waiting_reads",
     title="MNIST from a source that waits 2 ms for every record, in order, batch 32, steady state",
     note=(
-        f"Default options: 16 threads and no workers; PyTorch has workers only. The clock runs "
-        f"from the arrival of batch {WARM_UP} on. The limit: a bare pool of 16 threads."
+        f"Default options: 16 threads and no workers. PyTorch has only workers. Measured from the "
+        f"arrival of batch {WARM_UP}. The limit is a plain pool of 16 threads."
     ),
     data="mnist",
     measure=measure,
@@ -49,7 +49,7 @@ ROW = Row(
         contender("Grain", "16 threads", Role.PEER, "grain", GRAIN, worker_count=0),
         contender("PyTorch", "2 workers", Role.PEER, "torch", TORCH, worker_count=2),
         contender("PyTorch", "16 workers", Role.INFO, "torch", TORCH, worker_count=16),
-        contender("limit", "16 bare threads", Role.LIMIT, "numpy", "limit_threads:waiting_reads"),
+        contender("limit", "16 plain threads", Role.LIMIT, "numpy", "limit_threads:waiting_reads"),
         contender("gristmill", "16 threads", Role.OURS, "gristmill", OURS, worker_count=0),
     ),
 )

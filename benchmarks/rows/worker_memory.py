@@ -1,4 +1,4 @@
-"""What workers need in memory, with a large source in the parent's."""
+"""The memory of workers if the parent holds a large source in memory."""
 
 import os
 import time
@@ -25,22 +25,24 @@ NUM_IMAGES = NUM_BATCHES * BATCH_SIZE  # 400 MB
 
 
 def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
-    """Go through nearly an epoch, and look at all processes while they are at it."""
+    """Run most of an epoch, and measure the memory of all processes before its end."""
     before = memory_of(os.getpid()).proportional
     images = _large.make_pool(NUM_IMAGES)
     start = program(images, batch_size=BATCH_SIZE, **contender.arguments)
     iterator = iter(start())
     seen: list[int] = []
-    for batch in islice(iterator, NUM_BATCHES - 1):  # at its end PyTorch's workers are gone
+    for batch in islice(iterator, NUM_BATCHES - 1):  # PyTorch's workers end with the epoch
         seen += _large.numbers(batch).tolist()
-    time.sleep(0.5)  # whoever runs ahead is to have come to rest
+    time.sleep(0.5)  # until the workers have filled their buffers
 
     workers = worker_pids()
     everyone = [memory_of(pid) for pid in (os.getpid(), *descendants(os.getpid()))]
     own = [memory_of(pid).private for pid in workers]
     bare = bare_private_bytes()
     if len(seen) != (NUM_BATCHES - 1) * BATCH_SIZE:
-        raise ContentError(f"Expected {NUM_BATCHES - 1} batches of {BATCH_SIZE}, got others.")
+        raise ContentError(
+            f"Expected {NUM_BATCHES - 1} batches of {BATCH_SIZE}, got {len(seen)} records."
+        )
     expected = Counter((np.arange(NUM_IMAGES) % 256).tolist())
     check_subset(Counter(seen), expected, complete=False)
     check_workers(len(workers), contender.worker_count)
@@ -60,11 +62,11 @@ def measure(program: Callable[..., Any], contender: Contender, settings: Setting
 def with_workers(
     family: str, how: str, role: Role, package: str, program: str
 ) -> tuple[Contender, ...]:
-    """One worker, then two: the difference is what a further one costs."""
-    texts = {1: f"1 worker, {how}", 2: f"2 workers, {how}"}
+    """Return a contender with one worker and one with two."""
+    labels = {1: f"1 worker, {how}", 2: f"2 workers, {how}"}
     return tuple(
-        contender(family, text, role, package, program, worker_count=count)
-        for count, text in texts.items()
+        contender(family, label, role, package, program, worker_count=count)
+        for count, label in labels.items()
     )
 
 
@@ -74,10 +76,10 @@ ROW = Row(
     name="worker_memory",
     title="Memory with a source of 400 MB, batches of 4.8 MB, 1 and 2 workers",
     note=(
-        "Own: what the largest worker alone has mapped, shared memory apart. Beyond: the same, "
-        "less that of a Python that has imported NumPy. Shared: batches under way and sources for "
-        "workers, as far as someone has them mapped. All: every page of all processes once (PSS), "
-        "the source's 400 MB included, less what the consumer had after its imports."
+        "Own: the private memory of the largest worker, without shared memory. Beyond: the same, "
+        "minus that of a Python process that has imported NumPy. Shared: mapped shared memory, for "
+        "batches in flight and sources of workers. All: every page of all processes once (PSS), "
+        "including the 400 MB of the source, minus the memory of the consumer after its imports."
     ),
     measure=measure,
     contenders=(

@@ -6,7 +6,7 @@ from rich.table import Table
 TITLES = ("s/epoch", "images/s", "waiting", "test\naccuracy", "vs peer")
 MEASURED = (
     "An epoch lasts from the creation of an iterator to the end of the last update, without "
-    "compilation. Waiting is the share of it in the loader's `next`, while JAX may be computing. "
+    "compilation. Waiting is the share of it in the loader's `next`, while JAX may compute. "
     "The peer reads the same dataset: its time divided by that of gristmill."
 )
 

@@ -108,13 +108,13 @@ def test_the_notebook_runs_and_ends_with_one_accuracy_and_the_plot(folder: Path)
     done = run(folder, "-c", EXECUTE, "mnist_five_ways.ipynb", "executed.ipynb", environment=ways)
 
     assert done.returncode == 0, done.stderr
-    *before, contest, agreement, picture = outputs(folder / "executed.ipynb")
+    *before, comparison, agreement, image = outputs(folder / "executed.ipynb")
     assert not [output for several in before for output in several if "text" in output]  # quiet
-    found = accuracies(re.sub(r"\x1b\[[\d;]*m", "", contest[-1]["data"]["text/plain"]))
+    found = accuracies(re.sub(r"\x1b\[[\d;]*m", "", comparison[-1]["data"]["text/plain"]))
     assert sorted(found) == sorted(PEERS + OURS)
     assert len(set(found.values())) == 1
     assert agreement[-1]["data"]["text/plain"] == f"{{{found['gristmill']}}}"
-    assert is_a_picture(base64.b64decode(picture[-1]["data"]["image/png"]))
+    assert is_a_picture(base64.b64decode(image[-1]["data"]["image/png"]))
 
 
 def shorten(notebook: Path, num_images: int) -> None:
@@ -183,11 +183,11 @@ def test_without_the_other_loaders_it_says_how_to_install_them(tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr
     remedy = "`pip install gristmill[examples]`, or `make examples` in a checkout."
-    assert f"pytorch is left out, torch missing: {remedy}" in done.stdout
-    assert f"tfds is left out, tensorflow_datasets, tensorflow missing: {remedy}" in done.stdout
-    assert f"grain is left out, grain missing: {remedy}" in done.stdout
-    assert f"huggingface is left out, datasets missing: {remedy}" in done.stdout
-    assert f"No plot, matplotlib is missing: {remedy}" in done.stdout
+    assert f"Skipping pytorch, which needs torch: {remedy}" in done.stdout
+    assert f"Skipping tfds, which needs tensorflow_datasets, tensorflow: {remedy}" in done.stdout
+    assert f"Skipping grain, which needs grain: {remedy}" in done.stdout
+    assert f"Skipping huggingface, which needs datasets: {remedy}" in done.stdout
+    assert f"No plot, which needs matplotlib: {remedy}" in done.stdout
     assert list(accuracies(done.stdout)) == ["gristmill"]
     assert not (tmp_path / "mnist_five_ways.png").exists()
 
@@ -210,10 +210,10 @@ def hide(folder: Path, *packages: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--epochs", "0"], "--epochs: must be a whole number of at least 1, got '0'"),
-        (["--workers", "-1"], "--workers: must be a whole number of at least 0, got '-1'"),
+        (["--epochs", "0"], "--epochs: must be an integer of at least 1, got '0'"),
+        (["--workers", "-1"], "--workers: must be an integer of at least 0, got '-1'"),
         (["--only", "keras"], "--only: invalid choice: 'keras'"),
-        (["--plot", "nowhere/a.png"], "--plot: must name a file in a folder one can write to"),
+        (["--plot", "nowhere/a.png"], "--plot: must be a file in a writable folder"),
         (["--data", "nowhere"], "The folder 'nowhere' does not exist."),
     ],
     ids=["epochs", "workers", "only", "plot", "data"],

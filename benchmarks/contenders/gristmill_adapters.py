@@ -1,4 +1,4 @@
-"""gristmill over the datasets of other libraries."""
+"""gristmill, reading the datasets of other libraries."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from benchmarks.contenders._grain_api import Start
 
 
 def torch_mnist(data: Mnist, *, items: str, worker_count: int, shuffle: bool = False) -> Start:
-    """The map-style dataset that PyTorch's DataLoader gets, too."""
+    """Read the same map-style dataset as PyTorch's DataLoader."""
     from benchmarks import _torch_mnist
 
     repeats = NUM_REPEATS if worker_count else 1
@@ -18,7 +18,7 @@ def torch_mnist(data: Mnist, *, items: str, worker_count: int, shuffle: bool = F
 
 
 def torch_in_memory(data: Mnist, *, shuffle: bool) -> Start:
-    """A `TensorDataset`."""
+    """Read a `TensorDataset`."""
     from torch.utils import data as torch_data
 
     from benchmarks import _torch_mnist
@@ -29,7 +29,7 @@ def torch_in_memory(data: Mnist, *, shuffle: bool) -> Start:
 
 
 def hf_mnist(data: Mnist) -> Start:
-    """The shuffled dataset that `.iter` is called on, too."""
+    """Read the same shuffled dataset as Hugging Face's `.iter`."""
     from benchmarks.contenders import huggingface
 
     dataset: Any = gristmill.from_huggingface(huggingface.shuffled(data))
@@ -42,7 +42,7 @@ def hf_mnist(data: Mnist) -> Start:
 
 
 def tfds_mnist(folder: Path, *, worker_count: int = 0) -> Start:
-    """The split that TFDS prepared."""
+    """Read the split that TFDS prepared."""
     from benchmarks import _tfds_mnist
 
     builder = _tfds_mnist.builder(folder)

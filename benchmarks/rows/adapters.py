@@ -1,4 +1,4 @@
-"""Datasets of other libraries: each one's own loader, and gristmill over the same object."""
+"""Datasets of other libraries, read by their own loader and by gristmill."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from benchmarks.rows.mnist_workers import WARM_UP
 def measure_torch(
     program: Callable[..., Any], contender: Contender, settings: Settings, *, shuffled: bool = False
 ) -> Measurement:
-    """Time an epoch of flat images as floats; with workers the steady part of ten of them."""
+    """Measure an epoch of flat float images; with workers, the steady state of ten epochs."""
     data = _mnist.load(settings.data)
     if contender.program.startswith("limit_processes:"):
         records_per_s, records = program(data, settings.max_seconds, **contender.arguments)
@@ -58,7 +58,7 @@ def measure_torch(
 def measure_tfds(
     program: Callable[..., Any], contender: Contender, settings: Settings, *, first: bool
 ) -> Measurement:
-    """Time the first epoch, or one after it."""
+    """Measure the first epoch, or a later one."""
     data = _mnist.load(settings.data)
     images = data.images[: _tfds_mnist.NUM_RECORDS, ..., np.newaxis]
     labels = data.labels[: _tfds_mnist.NUM_RECORDS]
@@ -69,7 +69,7 @@ def measure_tfds(
         for _ in start():
             pass
         metrics["prepare_s"] = time.perf_counter() - begin
-    limit = settings.max_seconds if not first else 60  # nobody is cut in the middle of decoding
+    limit = settings.max_seconds if not first else 60  # long enough to decode all records
     epoch = time_epoch(start, itemgetter(1), limit)
     check_batch_sizes(epoch, _mnist.BATCH_SIZE, len(labels))
     check_in_order(epoch, labels)
@@ -87,12 +87,12 @@ def _torch(items: str, what: str, *, worker_count: int) -> Row:
         made("PyTorch", "JAX docs' collate", Role.PEER, "torch", program, jax_docs=True),
         made("PyTorch", "default collate", Role.PEER, "torch", program),
     )
-    ours = made("gristmill", "from_torch", Role.OURS, "gristmill", "gristmill_worlds:torch_mnist")
+    ours = made("gristmill", "from_torch", Role.OURS, "gristmill", "gristmill_adapters:torch_mnist")
     loop, processes = "torch_datasets:bare", "limit_processes:torch_items"
     limit = (
-        contender("limit", "2 bare processes", Role.LIMIT, "torch", processes, items=items)
+        contender("limit", "2 plain processes", Role.LIMIT, "torch", processes, items=items)
         if worker_count
-        else contender("limit", "bare loop", Role.LIMIT, "torch", loop, items=items)
+        else contender("limit", "plain loop", Role.LIMIT, "torch", loop, items=items)
     )
     with_workers = f", {worker_count} workers, steady state" if worker_count else ", no workers"
     return Row(
@@ -102,14 +102,14 @@ def _torch(items: str, what: str, *, worker_count: int) -> Row:
         measure=measure_torch,
         contenders=(*peers, limit, ours),
         targets=(Target(times=1.5, of="PyTorch"),),
-        note="The dataset is one object, whoever reads it, and each item is made in Python.",
+        note="All contenders read the same dataset object, whose items are created in Python.",
     )
 
 
 _ITEMS = {
     "arrays": "NumPy arrays",
     "tensors": "tensors",
-    "pictures": "Pillow images made NumPy arrays",
+    "images": "Pillow images converted to NumPy arrays",
 }
 
 TORCH = (
@@ -137,7 +137,7 @@ TORCH = (
                 "from_torch",
                 Role.OURS,
                 "gristmill",
-                "gristmill_worlds:torch_in_memory",
+                "gristmill_adapters:torch_in_memory",
                 shuffle=True,
             ),
         ),
@@ -153,16 +153,16 @@ HUGGING_FACE = Row(
     contenders=(
         contender("HF", "iter, NumPy format", Role.PEER, "datasets", "huggingface:iter_shuffled"),
         contender(
-            "gristmill", "from_huggingface", Role.OURS, "gristmill", "gristmill_worlds:hf_mnist"
+            "gristmill", "from_huggingface", Role.OURS, "gristmill", "gristmill_adapters:hf_mnist"
         ),
     ),
     targets=(Target(times=10, of="HF"),),
-    note="The dataset is shuffled before the clock starts, and is one object for both.",
+    note="The dataset is shuffled before the measurement. Both contenders read the same object.",
 )
 
 
 def _tfds(*, first: bool) -> Row:
-    mill, program = "gristmill", "gristmill_worlds:tfds_mnist"
+    mill, program = "gristmill", "gristmill_adapters:tfds_mnist"
     package, which = "tensorflow_datasets", "the first" if first else "a later"
     return Row(
         name="tfds_first_epoch" if first else "tfds",
@@ -191,11 +191,10 @@ def _tfds(*, first: bool) -> Row:
             contender(mill, "from_tfds", Role.OURS, mill, program),
         ),
         targets=(Target(times=3, of="TFDS"),),
-        metrics={"records_per_s": "records/s"}
-        | ({} if first else {"prepare_s": "the first epoch, s"}),
+        metrics={"records_per_s": "records/s"} | ({} if first else {"prepare_s": "first epoch, s"}),
         note=(
-            "TFDS decodes in threads of its own, and keeps small datasets decoded in memory, as "
-            "from_tfds does."
+            "TFDS decodes in its own threads, and keeps small datasets in memory after decoding. "
+            "So does from_tfds."
         ),
     )
 
