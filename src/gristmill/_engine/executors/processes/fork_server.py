@@ -25,7 +25,7 @@ BOOTSTRAP = Path(__file__).with_name("worker_bootstrap.py")
 _START_TIMEOUT_MS = 100
 """How long to wait at the end for a process that the server was only just asked for."""
 
-MAX_RETIRED = 8
+MAX_REFUSALS = 8
 """After this many servers that had to retire, workers are no longer forked."""
 
 
@@ -129,7 +129,7 @@ class ForkServer:
     @property
     def is_usable(self) -> bool:
         """Whether it may fork workers: it is alive, has not retired, and is not that of a fork."""
-        return self._control.fileno() >= 0 and self._process.poll() is None
+        return self._control.fileno() >= 0 and not self.has_ended
 
     def fork(self, line: int, lifeline: int, modules: Iterable[str]) -> ForkedProcess:
         """Ask for a worker; return at once.
@@ -154,11 +154,21 @@ class ForkServer:
             os.close(writing)
         return ForkedProcess(self, reading)
 
-    def retire(self, refusal: Refusal) -> None:
-        """Ask it for no more workers: it imported what must not be imported before a fork."""
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is dead."""
+        return self._process.poll() is not None
+
+    def retire(self, refusal: Refusal | None = None) -> None:
+        """Ask it for no more workers. It ends with the last one that it has.
+
+        Args:
+            refusal: What it imported that must not be imported before a fork, if that is why.
+        """
         if self._control.fileno() >= 0:
             self._control.close()
-            _retired.append(refusal)
+            if refusal is not None:
+                _refusals.append(refusal)
 
     def close_descriptors(self) -> None:
         """Close all descriptors; without its lifeline, the server dies."""
@@ -175,7 +185,7 @@ class ForkServer:
 _servers: list[ForkServer] = []
 """All servers that were started: the lifeline of each is open as long as this process lives."""
 
-_retired: list[Refusal] = []
+_refusals: list[Refusal] = []
 
 
 def fork_server(environment: Mapping[str, str]) -> ForkServer | None:
@@ -186,9 +196,13 @@ def fork_server(environment: Mapping[str, str]) -> ForkServer | None:
     """
     if why_not_forked() is not None:
         return None
-    for server in _servers:
+    for server in list(_servers):
         if server.is_usable and server.environment == environment:
             return server
+        server.retire()
+        if server.has_ended:
+            server.close_descriptors()
+            _servers.remove(server)
     server = ForkServer(environment)
     if not _servers:
         atexit.register(_end_all)
@@ -200,16 +214,16 @@ def why_not_forked() -> str | None:
     """Return why workers are started as new interpreters instead of being forked, if so."""
     if sys.platform != "linux":
         return "only Linux has what the fork server needs"
-    if any(refusal.module == "numpy" for refusal in _retired):
+    if any(refusal.module == "numpy" for refusal in _refusals):
         return "NumPy starts threads; OPENBLAS_NUM_THREADS=1 prevents that"
-    if len(_retired) >= MAX_RETIRED:
-        return "; ".join(refusal.reason for refusal in _retired)
+    if len(_refusals) >= MAX_REFUSALS:
+        return "; ".join(refusal.reason for refusal in _refusals)
     return None
 
 
 def left_out() -> set[str]:
     """Return the modules that a fork server must not import."""
-    return {refusal.module for refusal in _retired}
+    return {refusal.module for refusal in _refusals}
 
 
 def interpreter() -> list[str]:
