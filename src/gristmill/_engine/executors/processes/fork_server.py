@@ -92,10 +92,13 @@ class ForkedProcess:
         self._server.retire(self.refusal)
 
     def _read_number(self) -> int | None:
-        """Read what the server reports next; `None` if it is gone."""
+        """Read what the server reports next; `None` if it is gone, or another thread has read it."""
         data = b""
         while len(data) < STATUS.size:
-            more = self._status.read(STATUS.size - len(data))
+            try:
+                more = self._status.read(STATUS.size - len(data))
+            except (OSError, ValueError):  # another thread has closed the pipe
+                return None
             if not more:
                 return None
             data += more

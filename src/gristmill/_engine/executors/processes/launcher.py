@@ -21,6 +21,8 @@ from gristmill.errors import WorkerError
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _JAX_VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+_VOLATILE_VARIABLES = ("PYTEST_CURRENT_TEST",)
+"""They change all the time, and each change would require another fork server."""
 
 
 class WorkerHandle(Protocol):
@@ -120,7 +122,8 @@ def worker_environment() -> dict[str, str]:
     There are as many workers as cores, so numerical libraries get one thread each: more would
     compete with the other workers.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in _JAX_VARIABLES}
+    left_out = (*_JAX_VARIABLES, *_VOLATILE_VARIABLES)
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
     for name in _THREAD_VARIABLES:
         environment.setdefault(name, "1")
     # A set of strings iterates in the same order in all workers.

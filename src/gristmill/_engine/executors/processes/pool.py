@@ -68,7 +68,11 @@ class WorkerPool:
         self._restarts = RestartLimit(options.max_restarts)
         self._workers: dict[int, WorkerProcess] = {}
         self._waker = Waker()
-        self._waker.open()
+        try:
+            self._waker.open()
+        except OSError:
+            os.close(payload.descriptor)
+            raise
         self._failure: BaseException | None = None
         self._is_closed = False
         self._is_disposed = False
@@ -92,8 +96,13 @@ class WorkerPool:
 
     @property
     def is_usable(self) -> bool:
-        """Whether a session may use it: it has not failed and belongs to this process."""
+        """Whether a session may use it: it has not failed, and is not that of a fork's parent."""
         return not self._is_closed and self._failure is None and self._owner == os.getpid()
+
+    @property
+    def has_lost_workers(self) -> bool:
+        """Whether workers have died while no session used them."""
+        return any(worker.channel.is_closed_by_peer for worker in self._workers.values())
 
     # Workers
 
@@ -158,14 +167,12 @@ class WorkerPool:
             os.close(self.payload.descriptor)
             self._waker.close()
 
-    def wait_until_woken(self, timeout_s: float) -> bool:
-        """Wait for `wake`, without handling messages; return whether it came in time."""
+    def wait_until_woken(self, timeout_s: float) -> None:
+        """Wait for `wake`, without handling messages, at most for `timeout_s`."""
         poll = select.poll()
         poll.register(self._waker, select.POLLIN)
-        has_woken = bool(poll.poll(math.ceil(1000 * min(timeout_s, MAX_POLL_SECONDS))))
-        if has_woken:
+        if poll.poll(math.ceil(1000 * min(timeout_s, MAX_POLL_SECONDS))):
             self._waker.clear()
-        return has_woken
 
     def trim_memory(self, timeout_s: float) -> None:
         """Return the shared memory that is not in use to the system.
@@ -173,14 +180,15 @@ class WorkerPool:
         Args:
             timeout_s: How long to wait for the workers to do so. `wake` ends the wait.
         """
-        if self.shared_bytes:
-            for worker in self._workers.values():
-                worker.trim_memory()
-            deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s
+        for _ in range(2):  # again for the memory of replies that only arrive now
+            if self.shared_bytes:
+                for worker in self._workers.values():
+                    worker.trim_memory()
             while any(worker.is_trimming for worker in self._workers.values()):
                 remaining_s = deadline - time.monotonic()
                 if remaining_s <= 0 or self.wait(remaining_s):
-                    break
+                    return
 
     # Messages
 

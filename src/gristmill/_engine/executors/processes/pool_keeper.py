@@ -10,6 +10,7 @@ pools is one atomic operation.
 """
 
 import contextlib
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Self, TypeAlias, final
@@ -18,6 +19,7 @@ from gristmill._base.background import Background
 from gristmill._engine.executors.processes import launcher
 from gristmill._engine.executors.processes.job import Job, pickle_jobs, write_payload
 from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill.errors import ClosedError
 from gristmill.options import WorkerOptions
 
 TRIM_AFTER_S = 1.0
@@ -53,8 +55,8 @@ class PoolKeeper:
         for idle in [idle for idle in list(self._idle) if idle.key == key]:
             if not _remove(self._idle, idle):
                 continue  # it has just expired
-            pool = idle.wake()
-            if pool.is_usable and plan.is_in(pool.payload):
+            pool = idle.take()
+            if pool.is_usable and not pool.has_lost_workers and plan.is_in(pool.payload):
                 self._in_use.add(pool)
                 return pool
             _end(pool)
@@ -71,10 +73,10 @@ class PoolKeeper:
             return
         for other in [idle for idle in list(self._idle) if idle.key == pool.key]:
             if _remove(self._idle, other):  # of an iterator that ran at the same time
-                _end(other.wake())
+                other.expire()
         idle = _IdlePool(pool, self._idle)
-        self._idle.append(idle)
         idle.watch()
+        self._idle.append(idle)
         if not self._keeps:  # since a moment ago
             _close_idle(self._idle)
 
@@ -100,42 +102,62 @@ class PoolKeeper:
 
 @final
 class _IdlePool:
-    """A pool that no iterator uses, and a thread that waits for its time limit."""
+    """A pool that no iterator uses, and a thread that waits for its time limit.
+
+    Only the thread disposes of the pool, unless `take` gets it first: whoever calls `expire` may
+    hold any lock, and may even be that thread, in a garbage collection. So it waits for nothing but
+    the death of the workers.
+    """
 
     def __init__(self, pool: WorkerPool, home: "list[_IdlePool]") -> None:
         self.key = pool.key
         self._pool = pool
         self._home = home
-        self._is_woken = False
-        self._thread = Background(self._wait_for_timeout, name="gristmill-idle-workers")
+        self._is_wanted = False
+        self._is_expired = False
+        self._thread = Background(self._watch, name="gristmill-idle-workers")
 
     def watch(self) -> None:
         """Start the thread."""
         self._thread.start()
 
-    def wake(self) -> WorkerPool:
+    def take(self) -> WorkerPool:
         """End the thread, and return the pool. The caller has removed this from the list."""
-        self._is_woken = True
+        self._is_wanted = True
         self._pool.wake()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.join()
         return self._pool
 
-    def _wait_for_timeout(self) -> None:
+    def expire(self) -> None:
+        """Kill the workers. The caller has removed this from the list."""
+        self._is_expired = True
+        self._pool.close()
+
+    def _watch(self) -> None:
         pool = self._pool
-        timeout_s = pool.options.idle_timeout_s
-        if self._sleep(min(TRIM_AFTER_S, timeout_s)):
-            return
-        if timeout_s > TRIM_AFTER_S:
-            pool.trim_memory(_TRIM_TIMEOUT_S)
-            if self._is_woken or self._sleep(timeout_s - TRIM_AFTER_S):
-                return
-        if _remove(self._home, self):
+        with contextlib.suppress(ClosedError):  # by `expire`, while a worker was replaced
+            self._wait_for_timeout()
+        if self._is_expired:
+            pool.dispose()
+        elif not self._is_wanted and _remove(self._home, self):
             _end(pool)
 
-    def _sleep(self, seconds: float) -> bool:
-        """Wait; return whether the pool is wanted before the time is over."""
-        return self._pool.wait_until_woken(seconds) or self._is_woken
+    def _wait_for_timeout(self) -> None:
+        timeout_s = self._pool.options.idle_timeout_s
+        self._sleep(min(TRIM_AFTER_S, timeout_s))
+        if timeout_s > TRIM_AFTER_S and not self._is_woken:
+            self._pool.trim_memory(_TRIM_TIMEOUT_S)
+            self._sleep(timeout_s - TRIM_AFTER_S)
+
+    @property
+    def _is_woken(self) -> bool:
+        return self._is_wanted or self._is_expired
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait until the time is over, or the pool is wanted or expires."""
+        deadline = time.monotonic() + seconds
+        while not self._is_woken and (remaining_s := deadline - time.monotonic()) > 0:
+            self._pool.wait_until_woken(remaining_s)  # the last iterator's `wake` may be left
 
 
 def _remove(idle_pools: list[_IdlePool], idle: _IdlePool) -> bool:
@@ -149,7 +171,7 @@ def _remove(idle_pools: list[_IdlePool], idle: _IdlePool) -> bool:
 def _close_idle(idle_pools: list[_IdlePool]) -> None:
     while idle_pools:
         with contextlib.suppress(IndexError):  # it has just expired
-            _end(idle_pools.pop().wake())
+            idle_pools.pop().expire()
 
 
 def _end(pool: WorkerPool) -> None:
