@@ -92,7 +92,7 @@ class ForkedProcess:
         self._server.retire(self.refusal)
 
     def _read_number(self) -> int | None:
-        """Read what the server reports next; `None` if it is gone, or another thread has read it."""
+        """Read what the server reports next; `None` if it is gone, or another thread was first."""
         data = b""
         while len(data) < STATUS.size:
             try:
