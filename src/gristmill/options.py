@@ -221,12 +221,16 @@ class WorkerOptions:
             limit.
         memory_budget_bytes: How much shared memory prefetched elements may use. The default is two
             blocks per worker, and up to 128 MB while other workers continue past a slow record.
+        idle_timeout_s: Workers that no iterator uses end after this many seconds. Until then, the
+            next iterator of the same loader or dataset takes them over. With 0, they end with
+            their iterator.
     """
 
     worker_init_fn: Callable[[int, int], Any] | None = None
     max_restarts: int = 20
     block_timeout_s: float | None = None
     memory_budget_bytes: int | None = None
+    idle_timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
         if self.worker_init_fn is not None and not callable(self.worker_init_fn):
@@ -240,6 +244,8 @@ class WorkerOptions:
         if self.memory_budget_bytes is not None:
             budget = as_int("memory_budget_bytes", self.memory_budget_bytes, minimum=1)
             _set_fields(self, memory_budget_bytes=budget)
+        idle_s = as_seconds("idle_timeout_s", self.idle_timeout_s, allow_zero=True)
+        _set_fields(self, idle_timeout_s=idle_s)
 
 
 @dataclass(frozen=True)

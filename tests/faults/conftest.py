@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from gristmill import DataLoader, IndexSampler
+from gristmill._engine.executors.processes import launcher
 from tests.faults.processes import (
     disregard_mappings,
+    fork_servers_of,
     kill_quietly,
     num_descriptors,
     shared_mappings,
@@ -58,16 +60,23 @@ def pytest_runtest_makereport(
 
 @pytest.fixture
 def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail if the test leaves a worker, thread, file descriptor or shared memory behind."""
+    """Fail if the test leaves a worker, thread, file descriptor or shared memory behind.
+
+    The fork server stays: it lives as long as this process.
+    """
     me = os.getpid()
     gc.collect()
+    launcher.prepare()
     threads, descriptors = set(threading.enumerate()), num_descriptors(me)
     workers, mappings = set(workers_of(me)), set(shared_mappings(me))
+    servers = fork_servers_of(me)
     yield
     if HAS_FAILED in request.node.stash:
         return
     gc.collect()
     until(lambda: set(workers_of(me)) <= workers, "the workers are gone")
+    launcher.prepare()  # lets go of a server that is out of date
+    until(lambda: len(fork_servers_of(me)) <= max(1, len(servers)), "one fork server is left")
     until(lambda: set(threading.enumerate()) <= threads, "the threads are gone")
     until(lambda: set(shared_mappings(me)) <= mappings, "the shared memory is unmapped")
     until(lambda: num_descriptors(me) <= descriptors, "the descriptors are closed")

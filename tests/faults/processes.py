@@ -1,13 +1,14 @@
 """Look at processes through /proc, and wait for them."""
 
 import contextlib
+import itertools
 import os
 import signal
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-PATIENCE_S = 20.0
+PATIENCE_S = 5.0
 """Only a test that fails waits so long."""
 
 _LOOK_AGAIN_S = 0.005
@@ -41,17 +42,33 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def workers_of(pid: int) -> list[int]:
-    """Give the workers that a process has running."""
-    return [child for child in children_of(pid) if is_worker(child)]
+    """Give the workers that a process has running: its own children and those of fork servers."""
+    children = children_of(pid)
+    forked = [one for server in children if is_fork_server(server) for one in children_of(server)]
+    workers = [child for child in children if _role_of(child) == b"worker"]
+    return sorted(one for one in [*workers, *forked] if is_alive(one))
+
+
+def fork_servers_of(pid: int) -> list[int]:
+    """Give the fork servers that a process has running."""
+    return [child for child in children_of(pid) if is_fork_server(child)]
 
 
 def is_worker(pid: int) -> bool:
     """Tell whether a process is a worker that runs."""
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-    return b"/processes/worker_bootstrap.py" in command and is_alive(pid)
+    with contextlib.suppress(OSError):
+        role, parent = _role_of(pid), int(_status(pid)[1])
+        is_forked = role == b"serve" and _role_of(parent) == b"serve"
+        return (role == b"worker" or is_forked) and is_alive(pid)
+    return False
+
+
+def is_fork_server(pid: int) -> bool:
+    """Tell whether a process is a fork server that runs. Its workers have its command line."""
+    with contextlib.suppress(OSError):
+        role, parent = _role_of(pid), int(_status(pid)[1])
+        return role == b"serve" and _role_of(parent) != b"serve" and is_alive(pid)
+    return False
 
 
 def is_alive(pid: int) -> bool:
@@ -132,3 +149,13 @@ def _status(pid: int) -> tuple[str, str]:
     """Give the state of a process, and its parent."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return fields[0], fields[1]
+
+
+def _role_of(pid: int) -> bytes:
+    """Give what a process of ours was started as; nothing for others, and for dead ones."""
+    with contextlib.suppress(OSError):
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        for program, role in itertools.pairwise(command):
+            if program.endswith(b"/processes/worker_bootstrap.py"):
+                return role
+    return b""

@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 from typing import IO, Any, NamedTuple, final
 
-from tests.faults.processes import PATIENCE_S, descendants_of, until
+from tests.faults.processes import PATIENCE_S, descendants_of, until, workers_of
 
 NOT_THEIRS = "PYTEST", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "PYTHONDEV", "PYTHONFAULT", "COV_"
 """How variables begin that would change what the program does."""
@@ -93,6 +93,11 @@ class Script:
         found = set(descendants_of(self.pid))
         self.family |= found
         return found
+
+    @property
+    def workers(self) -> set[int]:
+        """The workers that it has running."""
+        return set(workers_of(self.pid))
 
     def send(self, number: int) -> None:
         """Send a signal to it alone."""

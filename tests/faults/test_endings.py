@@ -1,4 +1,7 @@
-"""However a loop ends, its workers are gone at once, and so is everything else."""
+"""However a loop ends, its workers are gone at once, and so is everything else.
+
+That is, those of a loader that is dropped or closed, or does not keep workers for the next loop.
+"""
 
 import contextlib
 import gc
@@ -260,7 +263,12 @@ def test_an_iterator_dropped_after_its_workers_gave_up_leaves_nothing(
 
 
 def test_twenty_loops_that_are_left_early_leave_nothing(make_loader: MakeLoader):
-    loader = make_loader(range(10**6), lambda x: np.full(3000, x), Batch(8))
+    loader = make_loader(
+        range(10**6),
+        lambda x: np.full(3000, x),
+        Batch(8),
+        worker_options=WorkerOptions(idle_timeout_s=0),
+    )
     counts: list[int] = []
     for _ in range(20):
         for batch in loader:
@@ -313,6 +321,7 @@ def test_two_iterators_in_two_threads_do_not_disturb_each_other(make_loader: Mak
         thread.join()
 
     assert seen == {0: list(range(300)), 1: list(range(300))}
+    loader.close()
     assert_all_gone()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.processes import (
+    fork_servers_of,
     gone,
     is_alive,
     is_idle,
@@ -84,13 +85,14 @@ def start(script: Run, then: str, trouble: str = "") -> Script:
     if trouble:
         folder = running.path.parent
         until(lambda: len(list(folder.glob("busy-*"))) == 2, "both workers are in trouble")
-    until(lambda: len(running.look()) == 2, "two workers run")
+    until(lambda: len(running.workers) == 2, "two workers run")
+    running.look()
     return running
 
 
 def assert_workers_gone(running: Script) -> None:
-    """Check that the workers are gone within a second."""
-    until(gone(running.family), "the workers are gone", seconds=1)
+    """Check that the workers and the fork server are gone within a second."""
+    until(gone(running.family), "the workers and the fork server are gone", seconds=1)
 
 
 def assert_one_traceback(err: str, error: str) -> None:
@@ -272,7 +274,7 @@ def test_workers_die_with_a_parent_that_is_killed(
 
 def test_workers_that_wait_to_send_die_with_their_parent(script: Run):
     running = start(script, WAIT, "sending")
-    until(lambda: all(map(waits_to_send, running.family)), "the workers' lines are full")
+    until(lambda: all(map(waits_to_send, running.workers)), "the workers' lines are full")
 
     running.kill()
 
@@ -282,7 +284,7 @@ def test_workers_that_wait_to_send_die_with_their_parent(script: Run):
 
 def test_idle_workers_die_with_their_parent(script: Run):
     running = start(script, WAIT)
-    until(lambda: all(map(is_idle, running.family)), "the workers have nothing to do")
+    until(lambda: all(map(is_idle, running.workers)), "the workers have nothing to do")
 
     running.kill()
 
@@ -292,8 +294,8 @@ def test_idle_workers_die_with_their_parent(script: Run):
 
 def test_stopped_workers_die_with_their_parent(script: Run):
     running = start(script, WAIT)
-    kill_quietly(running.family, signal.SIGSTOP)
-    until(lambda: all(map(is_stopped, running.family)), "the workers are stopped")
+    kill_quietly(running.workers, signal.SIGSTOP)
+    until(lambda: all(map(is_stopped, running.workers)), "the workers are stopped")
 
     running.kill()
 
@@ -380,15 +382,14 @@ def test_workers_die_with_their_parent_though_a_fork_of_it_lives_on(script: Run)
     )
     running.wait_for("ready")
     running.wait_for("forked")
-    until(lambda: len(running.look()) == 3, "two workers and a fork run")
-    workers = [pid for pid in running.family if is_idle(pid)]
-    until(lambda: len([pid for pid in running.family if is_idle(pid)]) == 2, "they are idle")
-    workers = [pid for pid in running.family if is_idle(pid)]
-    (fork,) = running.family - set(workers)
+    until(lambda: len(running.workers) == 2, "two workers run")
+    until(lambda: all(map(is_idle, running.workers)), "they are idle")
+    ours = running.workers | set(fork_servers_of(running.pid))
+    (fork,) = running.look() - ours
 
     running.kill()
 
-    until(gone(workers), "the workers are gone", seconds=1)
+    until(gone(ours), "the workers and the fork server are gone", seconds=1)
     assert is_alive(fork)
 
 
@@ -436,7 +437,7 @@ def test_workers_of_workers_die_with_the_first_parent(
     running = script(NESTED.format(is_stuck=True))
     running.wait_for("start")
     until(lambda: list(tmp_path.glob("busy-*")), "the worker's worker is at it")
-    assert len(running.look()) == 2
+    assert len(running.look()) == 4  # each worker has a fork server
 
     running.send(number)
 

@@ -16,6 +16,7 @@ from gristmill._data.sampling.grain_samplers import own_sampler
 from gristmill._data.sampling.samplers import BlockSampler, IndexSampler, Sampler
 from gristmill._data.transforms.base import Batch, Transformation
 from gristmill._data.transforms.operations import Operation
+from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
 from gristmill._engine.run import Run
 from gristmill._engine.settings import Settings
 from gristmill._metrics.counters import Counters
@@ -126,6 +127,7 @@ class DataLoader:
             ),
             is_tuned=worker_count is None,
             on_error=None if on_error == "raise" else _as_skip_errors(on_error),
+            pools=PoolKeeper().serve(self),
         )
         sample = _sample_node(data_source, sampler, shard_options)
         plan: Node = sample
@@ -166,6 +168,25 @@ class DataLoader:
 
     def __iter__(self) -> "DataLoaderIterator":
         return DataLoaderIterator(self)
+
+    def close(self) -> None:
+        """End all worker processes of this loader.
+
+        Iterators that use workers raise `ClosedError` from now on. A new iterator starts new ones.
+        Without `close`, idle workers end after `WorkerOptions(idle_timeout_s=...)`, and with the
+        loader. A loader is also a context manager:
+
+        >>> with load(range(4), num_epochs=1, batch_size=2, worker_count=1) as loader:
+        ...     [batch.tolist() for epoch in range(2) for batch in loader]
+        [[0, 1], [2, 3], [0, 1], [2, 3]]
+        """
+        self._pipeline.settings.pools.close()
+
+    def __enter__(self) -> "DataLoader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 @final

@@ -42,16 +42,22 @@ def as_int(name: str, value: object, *, minimum: int = 0, maximum: int | None = 
     return number
 
 
-def as_seconds(name: str, value: object) -> float:
+def as_seconds(name: str, value: object, *, allow_zero: bool = False) -> float:
     """Return `value` as a float if it is a number of seconds above zero.
 
     >>> as_seconds("timeout_s", 2)
     2.0
+
+    Args:
+        name: The name of the argument, for the error message.
+        value: The value to check.
+        allow_zero: Whether zero is allowed, too.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise PlanTypeError(f"`{name}` must be a number of seconds, got {value!r}.")
-    if not value > 0:  # also refuses NaN
-        raise PlanError(f"`{name}` must be above 0, got {value!r}.")
+    if not (value > 0 or (allow_zero and value == 0)):  # also refuses NaN
+        limit = "at least" if allow_zero else "above"
+        raise PlanError(f"`{name}` must be {limit} 0, got {value!r}.")
     return float(value)
 
 

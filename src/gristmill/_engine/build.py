@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from gristmill._engine.blocks.error_notes import step_name
-from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill._engine.executors.processes.session import PoolSession
 from gristmill._engine.segment import Segment
 from gristmill._engine.settings import Settings
 from gristmill._engine.stages.base import NamedStage, Stage
@@ -56,8 +56,13 @@ def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
 
 def _with_workers(node: WorkersNode, settings: Settings, counters: Counters) -> Settings:
     """Return settings with worker processes, which all segments below share."""
-    pool = WorkerPool(num_workers=node.options.num_workers, options=node.worker, counters=counters)
-    return replace(settings, multiprocessing=node.options, worker=node.worker, pool=pool)
+    session = PoolSession(
+        settings.pools,
+        num_workers=node.options.num_workers,
+        options=node.worker,
+        counters=counters,
+    )
+    return replace(settings, multiprocessing=node.options, worker=node.worker, session=session)
 
 
 def _open_segment(

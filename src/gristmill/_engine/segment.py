@@ -10,7 +10,7 @@ from gristmill._engine.access.reader import open_cut
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.executors.inline import InlineExecutor
 from gristmill._engine.executors.processes.executor import ProcessExecutor
-from gristmill._engine.executors.processes.pool import pool_for_stream
+from gristmill._engine.executors.processes.session import PoolSession
 from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.settings import Settings
 from gristmill._engine.stages.base import Stage
@@ -84,14 +84,17 @@ class Segment(SegmentBuilder):
     def _open_processes(self, num_workers: int, *, in_order: bool) -> tuple[Stage, ProcessExecutor]:
         settings = self.settings
         cut = self._cut(in_order=in_order, max_read=settings.num_sent)
-        executor = ProcessExecutor(
-            cut,
-            pool_for_stream(
-                settings.pool,
+        session = settings.session
+        if session is None or not session.accepts_streams:
+            session = PoolSession(
+                settings.pools,
                 num_workers=num_workers,
                 options=settings.worker,
                 counters=self.counters,
-            ),
+            )
+        executor = ProcessExecutor(
+            cut,
+            session,
             buffer_size=settings.multiprocessing.per_worker_buffer_size,
             read=settings.read,
             policy=settings.policy,

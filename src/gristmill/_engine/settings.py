@@ -1,9 +1,10 @@
 """How a plan is to be run: what the user asked for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
-from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
+from gristmill._engine.executors.processes.session import PoolSession
 from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 from gristmill._plan.nodes.hints import FilterLimits
 from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
@@ -22,7 +23,9 @@ class Settings:
     on_error: SkipErrors | None = None
     num_sent: int | None = None
     """How many of the lowest steps workers may do; by default, all that they can."""
-    pool: WorkerPool | None = None
+    pools: PoolKeeper = field(default_factory=PoolKeeper)
+    """Keeps worker processes between iterators."""
+    session: PoolSession | None = None
     """Worker processes that streams which run side by side share."""
     num_concurrent_streams: int = 1
     """How many streams run side by side, and share the threads that one would have."""

@@ -45,6 +45,7 @@ class Counters:
         self.executor = "inline"
         self.num_threads = 0
         self.num_workers = 0
+        self.worker_start = ""
         self.restarts = 0
         self.blocks_ready = 0
         self.blocks_under_way = 0
@@ -106,6 +107,7 @@ class Counters:
             executor=self.executor,
             num_threads=self.num_threads,
             num_workers=self.num_workers,
+            worker_start=self.worker_start,
             num_restarts=self.restarts,
             num_blocks_ready=self.blocks_ready,
             num_blocks_in_flight=self.blocks_under_way,

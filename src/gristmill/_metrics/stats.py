@@ -43,6 +43,9 @@ class Stats:
     """Threads that read and compute."""
     num_workers: int = 0
     """Worker processes."""
+    worker_start: str = ""
+    """How the workers were started: `"forked"` from the fork server, or `"spawned"` as new
+    interpreters, with the reason why they could not be forked."""
     num_restarts: int = 0
     """Workers that died and were replaced."""
     num_blocks_ready: int = 0
@@ -91,6 +94,7 @@ def add_stats(several: Iterable[Stats]) -> Stats:
             executor=stats.executor,
             num_threads=stats.num_threads,
             num_workers=stats.num_workers,
+            worker_start=stats.worker_start,
             num_restarts=total.num_restarts + stats.num_restarts,
             num_blocks_ready=stats.num_blocks_ready,
             num_blocks_in_flight=stats.num_blocks_in_flight,

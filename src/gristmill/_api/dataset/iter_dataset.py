@@ -34,6 +34,7 @@ from gristmill._api.dataset.signatures import (
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
 from gristmill._data.transforms.base import Transformation, Transformations
+from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
 from gristmill._plan.mixing import mixed_order
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.stream import CustomStreamNode
@@ -351,13 +352,20 @@ class PlannedIterDataset(IterDataset[T_co]):
         super().__init__(parents)
         self._node = node
         self._transform = transform
+        self._kept_pools: PoolKeeper | None = None
 
     @property
     def _plan_node(self) -> Node:
         return self._node
 
+    @property
+    def _pools(self) -> PoolKeeper:
+        if self._kept_pools is None:
+            self._kept_pools = PoolKeeper().serve(self)
+        return self._kept_pools
+
     def __iter__(self) -> DatasetIterator[T_co]:
-        return StreamIterator(self._node)
+        return StreamIterator(self._node, self._pools)
 
 
 class FlatMapIterDataset(PlannedIterDataset[S]):

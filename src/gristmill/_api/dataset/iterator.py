@@ -8,6 +8,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 from gristmill._base.checks import as_int
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.state import Position
+from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
 from gristmill._engine.run import Run
 from gristmill._engine.settings import Settings
 from gristmill._metrics.stats import Stats
@@ -107,12 +108,18 @@ class StreamIterator(DatasetIterator[T_co]):
     """The iterator that runs a plan."""
 
     def __init__(
-        self, plan: Node, *, description: Mapping[str, Any] | None = None, is_lockstep: bool = False
+        self,
+        plan: Node,
+        pools: PoolKeeper,
+        *,
+        description: Mapping[str, Any] | None = None,
+        is_lockstep: bool = False,
     ) -> None:
         """Run `plan`.
 
         Args:
             plan: The plan.
+            pools: Keeps the worker processes of the dataset between its iterators.
             description: The pipeline that states of this iterator belong to. By default that of
                 `plan`.
             is_lockstep: Whether all shards are always at the same position.
@@ -121,7 +128,7 @@ class StreamIterator(DatasetIterator[T_co]):
         self._plan_node: Node = plan
         self._description = describe(plan) if description is None else description
         self._is_lockstep = is_lockstep
-        self._settings = replace(_SETTINGS, limits=limits_of(plan))
+        self._settings = replace(_SETTINGS, limits=limits_of(plan), pools=pools)
         self._run = self._open_run(self._settings)
 
     def _open_run(self, settings: Settings) -> Run:

@@ -78,7 +78,10 @@ class ElasticIterator(PlannedIterDataset[Any]):
         """Return the iterator. As in Grain, it is the same at each call."""
         if self._iterator is None:
             self._iterator = StreamIterator(
-                self._node, description=self._description, is_lockstep=self._node.is_dense
+                self._node,
+                self._pools,
+                description=self._description,
+                is_lockstep=self._node.is_dense,
             )
         return self._iterator
 

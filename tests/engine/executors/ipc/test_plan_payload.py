@@ -10,15 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gristmill._engine.executors.ipc.plan_payload import PlanPayload
+from gristmill._engine.executors.ipc.plan_payload import PickledPlan, PlanPayload
 from gristmill._engine.executors.ipc.shared_memory import ALIGNMENT, address_of
 
 InWorker = Callable[..., Any]
 
 
+def pack(*objects: object) -> PlanPayload:
+    return PickledPlan(*objects).write()
+
+
 def copies(thing: Any, count: int = 2) -> list[Any]:
     """Pack a thing once, and unpack it as often as there would be workers."""
-    package = PlanPayload.pack(thing)
+    package = pack(thing)
     given = [
         next(PlanPayload(os.dup(package.descriptor), package.sizes).unpack()) for _ in range(count)
     ]
@@ -96,7 +100,7 @@ def test_what_one_worker_writes_stays_its_own():
 
 def test_an_array_in_two_places_is_packed_once():
     array = np.zeros(1_000_000, np.uint8)
-    package = PlanPayload.pack([array, array, {"again": array}])
+    package = pack([array, array, {"again": array}])
 
     assert 1_000_000 <= sum(package.sizes) < 1_010_000
     first, second, third = next(package.unpack())
@@ -104,7 +108,7 @@ def test_an_array_in_two_places_is_packed_once():
 
 
 def test_arrays_are_not_copied_out_of_the_memory():
-    package = PlanPayload.pack(np.zeros(100_000, np.uint8))
+    package = pack(np.zeros(100_000, np.uint8))
     writer = os.dup(package.descriptor)
     array = next(package.unpack())
 
@@ -115,7 +119,7 @@ def test_arrays_are_not_copied_out_of_the_memory():
 
 
 def test_unpacking_closes_the_descriptor():
-    package = PlanPayload.pack(np.arange(1000))
+    package = pack(np.arange(1000))
 
     next(package.unpack())
 
@@ -127,7 +131,7 @@ def test_what_cannot_be_packed_leaves_no_descriptor():
     gc.collect()
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(TypeError, match="lock"):
-        PlanPayload.pack([np.zeros(100_000), threading.Lock()])
+        pack([np.zeros(100_000), threading.Lock()])
 
     assert set(os.listdir("/proc/self/fd")) <= before
 
@@ -137,9 +141,63 @@ def test_a_file_that_is_mapped_is_sent_by_its_name(tmp_path: Path):
     np.arange(100_000).tofile(path)
     array = np.memmap(path, np.int64, "r")
 
-    package = PlanPayload.pack({"whole": array, "part": array[10:20]})
+    package = pack({"whole": array, "part": array[10:20]})
 
     assert sum(package.sizes) < 10_000
     given = next(package.unpack())
     assert given["part"].tolist() == list(range(10, 20))
     assert given["whole"].sum() == array.sum()
+
+
+# Whether shared memory still holds what would be packed now
+
+
+def changes() -> dict[str, Callable[[dict[str, Any]], object]]:
+    """Give what a user may do to a source between two loops, and the workers must notice."""
+
+    def in_place(name: str, index: Any, value: Any) -> Callable[[dict[str, Any]], object]:
+        return lambda source: source[name].__setitem__(index, value)
+
+    return {
+        "a list grows": lambda source: source["list"].append(4),
+        "an item of a list": in_place("list", 0, 7),
+        "a key of a dict": lambda source: source["dict"].update(other=1),
+        "a small array": in_place("small", 1, 9),
+        "the last item of a large array": in_place("large", -1, 9.0),
+        "an item in the middle of a large array": in_place("large", 200_000, 9.0),
+        "another shape": lambda source: source.update(large=source["large"].reshape(2, -1)),
+        "another type": lambda source: source.update(large=source["large"].view(np.int64)),
+        "a shorter array": lambda source: source.update(large=source["large"][:-1]),
+        "read-only": lambda source: setattr(source["large"].flags, "writeable", False),
+        "one array less": lambda source: source.pop("more"),
+    }
+
+
+def make_source() -> dict[str, Any]:
+    return {
+        "list": [1, 2, 3],
+        "dict": {"x": "y"},
+        "small": np.arange(3),
+        "large": np.zeros(400_000),
+        "more": np.ones(5000),
+    }
+
+
+def test_the_same_objects_are_in_the_memory():
+    source = make_source()
+    payload = pack(max, source)
+
+    assert PickledPlan(max, source).is_in(payload)
+    os.close(payload.descriptor)
+
+
+@pytest.mark.parametrize("name", changes())
+def test_a_change_of_a_source_is_noticed(name: str):
+    source = make_source()
+    payload = pack(source)
+    assert PickledPlan(source).is_in(payload)
+
+    changes()[name](source)
+
+    assert not PickledPlan(source).is_in(payload)
+    os.close(payload.descriptor)

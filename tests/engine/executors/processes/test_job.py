@@ -10,7 +10,7 @@ import cloudpickle
 import pytest
 
 from gristmill._engine.access.cut import Cut
-from gristmill._engine.executors.processes.job import Job, pack_jobs
+from gristmill._engine.executors.processes.job import Job, pickle_jobs, write_payload
 from gristmill.errors import PlanTypeError, WorkerError
 from gristmill.options import ReadOptions
 
@@ -22,8 +22,8 @@ LOCK = threading.Lock()
 
 @pytest.fixture
 def make_job(make_cut: Callable[..., Cut]) -> MakeJob:
-    def make(*operations: Any) -> Job:
-        return Job(make_cut(range(20), *operations), ReadOptions())
+    def make(*operations: Any, source: Any = range(20)) -> Job:
+        return Job(make_cut(source, *operations), ReadOptions())
 
     return make
 
@@ -34,7 +34,7 @@ def hold_lock(number: Any, num_workers: int = 0) -> Any:
 
 def test_what_is_packed_is_what_a_worker_unpacks(make_job: MakeJob):
     jobs = [make_job(lambda x: x + 1), make_job()]
-    payload = pack_jobs(max, jobs)
+    payload = write_payload(pickle_jobs(max, jobs))
 
     worker_init_fn, unpacked = payload.unpack()
 
@@ -50,12 +50,12 @@ def test_the_job_that_cannot_be_pickled_is_named(make_job: MakeJob, deadly: int)
     jobs = [make_job(hold_lock if number == deadly else abs) for number in range(3)]
 
     with pytest.raises(PlanTypeError, match=r"hold_lock, added at train.py:10, cannot be sent"):
-        pack_jobs(None, jobs)
+        pickle_jobs(None, jobs)
 
 
 def test_a_worker_init_fn_that_cannot_be_pickled_is_named(make_job: MakeJob):
     with pytest.raises(PlanTypeError, match=r"`worker_init_fn` cannot be sent .*`LOCK` is a _thr"):
-        pack_jobs(hold_lock, [make_job()])
+        pickle_jobs(hold_lock, [make_job()])
 
 
 def test_a_lack_of_memory_is_an_error_of_the_workers(
@@ -66,8 +66,27 @@ def test_a_lack_of_memory_is_an_error_of_the_workers(
 
     monkeypatch.setattr("gristmill._engine.executors.ipc.plan_payload.create_memory", refuse)
 
+    plan = pickle_jobs(None, [make_job()])
+
     with pytest.raises(
         WorkerError,
         match=r"^The pipeline could not be copied into shared memory: .*No space left on device\.$",
     ):
-        pack_jobs(None, [make_job()])
+        write_payload(plan)
+
+
+def test_a_long_list_is_packed_once_for_all_jobs(make_job: MakeJob):
+    records = [f"train/{number:06}.jpeg" for number in range(20_000)]
+
+    payload = write_payload(pickle_jobs(None, [make_job(source=records) for _ in range(3)]))
+
+    assert sum(payload.sizes) < 2 * sum(map(len, records))
+    _, jobs = payload.unpack()
+    for job in jobs:
+        source = job.cut.plan.parents[0].source
+        assert len(source) == 20_000
+        assert [source[0], source[12_345], source[19_999]] == [
+            records[0],
+            records[12_345],
+            records[19_999],
+        ]

@@ -19,8 +19,10 @@ from gristmill._engine.executors.processes.messages import (
     Progress,
     Ready,
     SentSkip,
+    SlotsClosed,
     TaskDone,
     TaskWithdrawn,
+    TrimMemory,
     WithdrawTask,
 )
 
@@ -29,6 +31,8 @@ MESSAGES = [
     Init(1, 2, [100, 64], ["key"], relay_settings()),
     ComputeTask(5, 0, range(10, 20), True, [3, 4]),
     WithdrawTask(5),
+    TrimMemory([1, 2]),
+    SlotsClosed([1]),
     Ready(),
     InitFailed(b"error"),
     Progress(3, None),

@@ -1,139 +1,52 @@
-"""A pool is shared by streams that run side by side, and ends with the last of them."""
+"""A pool starts workers, waits for their messages, and can be closed from any thread."""
 
 import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gristmill._engine.access.cut import Cut
-from gristmill._engine.executors.processes.executor import ProcessExecutor
+from gristmill._engine.executors.processes.job import Job, pickle_jobs, write_payload
 from gristmill._engine.executors.processes.pool import WorkerPool
-from gristmill._engine.tuning.policy import DEFAULT_POLICY
 from gristmill._metrics.counters import Counters
 from gristmill.options import ReadOptions, WorkerOptions
-from tests.faults.processes import num_descriptors, workers_of
+from tests.faults.processes import num_descriptors, until, workers_of
 
-MakeCut = Callable[..., Cut]
-OpenStream = Callable[..., ProcessExecutor]
-
-
-@pytest.fixture
-def pool() -> WorkerPool:
-    return WorkerPool(num_workers=2, options=WorkerOptions(), counters=Counters())
+MakePool = Callable[..., WorkerPool]
 
 
 @pytest.fixture
-def open_stream(pool: WorkerPool, make_cut: MakeCut) -> Iterator[OpenStream]:
-    """Return a function that adds a stream to the pool; they are closed after the test."""
-    opened: list[ProcessExecutor] = []
+def make_pool(make_cut: Callable[..., Cut]) -> Iterator[MakePool]:
+    """Return a function that makes a pool; they end after the test."""
+    made: list[WorkerPool] = []
 
-    def open_one(*operations: Any) -> ProcessExecutor:
-        executor = ProcessExecutor(
-            make_cut(range(100), *operations),
-            pool,
-            buffer_size=1,
-            read=ReadOptions(num_threads=0),
-            policy=DEFAULT_POLICY,
-        )
-        opened.append(executor)
-        return executor
+    def make(*operations: Any, **options: Any) -> WorkerPool:
+        settings = WorkerOptions(**options)
+        jobs = [Job(make_cut(range(100), *operations), ReadOptions(num_threads=0))]
+        payload = write_payload(pickle_jobs(settings.worker_init_fn, jobs))
+        pool = WorkerPool(payload, "key", num_workers=2, options=settings)
+        pool.begin_session(jobs, Counters())
+        made.append(pool)
+        return pool
 
-    yield open_one
-    for end in (ProcessExecutor.close, ProcessExecutor.dispose):
-        for executor in opened:
-            end(executor)
+    yield make
+    for pool in made:
+        pool.close()
+        pool.dispose()
 
 
-def collect(executor: ProcessExecutor) -> list[Any]:
-    result = executor.collect(has_more=False)
-    assert result is not None
-    assert result.error is None
-    return result.block.rows()
-
-
-def test_streams_that_run_side_by_side_share_the_workers(open_stream: OpenStream):
-    before = set(workers_of(os.getpid()))
-    plain, doubled = open_stream(), open_stream(lambda x: 2 * x)
-    for first in (0, 10, 20):
-        plain.submit(range(first, first + 10))
-        doubled.submit(range(first, first + 10))
-
-    assert [collect(doubled) for _ in range(3)] == [
-        list(range(2 * first, 2 * first + 20, 2)) for first in (0, 10, 20)
-    ]
-    assert [collect(plain) for _ in range(3)] == [
-        list(range(first, first + 10)) for first in (0, 10, 20)
-    ]
-    assert len(set(workers_of(os.getpid())) - before) == 2
-
-
-def test_each_stream_keeps_its_share_of_the_workers_busy(open_stream: OpenStream):
-    def num_submitted(executor: ProcessExecutor) -> int:
-        count = 0
-        while executor.has_room:
-            executor.submit(range(10 * count, 10 * count + 10))
-            count += 1
-        return count
-
-    first, second = open_stream(), open_stream()
-
-    assert (num_submitted(first), num_submitted(second)) == (4, 4)
-    first.cancel()
-    assert collect(second) == list(range(10))
-
-
-def test_what_one_stream_cancels_is_computed_for_the_other(open_stream: OpenStream):
-    first, second = open_stream(), open_stream()
-    first.submit(range(10))
-    second.submit(range(10, 20))
-    first.submit(range(20, 30))
-    second.submit(range(30, 40))
-
-    first.cancel()
-
-    assert [collect(second), collect(second)] == [list(range(10, 20)), list(range(30, 40))]
-
-
-def test_the_workers_end_with_the_last_stream(open_stream: OpenStream):
-    before = set(workers_of(os.getpid()))
-    first, second = open_stream(), open_stream()
-    first.submit(range(10))
-    assert collect(first) == list(range(10))
-
-    first.close()
-    assert len(set(workers_of(os.getpid())) - before) == 2
-    second.submit(range(10))
-    assert collect(second) == list(range(10))
-    second.close()
-    assert set(workers_of(os.getpid())) <= before
-
-
-def test_no_stream_is_added_once_the_plans_were_sent(pool: WorkerPool, open_stream: OpenStream):
-    assert pool.accepts_streams
-    stream = open_stream()
-    assert pool.accepts_streams
-
-    stream.submit(range(10))
-
-    assert not pool.accepts_streams
-
-
-def test_a_pool_without_a_stream_holds_no_descriptor():
-    before = num_descriptors(os.getpid())
-    pools = [
-        WorkerPool(num_workers=2, options=WorkerOptions(), counters=Counters()) for _ in range(10)
-    ]
-
-    assert num_descriptors(os.getpid()) == before
-    assert len(pools) == 10
-
-
-def test_wake_ends_a_wait_in_another_thread(pool: WorkerPool, open_stream: OpenStream):
-    open_stream()
+def wait_in_thread(pool: WorkerPool) -> threading.Thread:
     thread = threading.Thread(target=pool.wait)
     thread.start()
+    return thread
+
+
+def test_wake_ends_a_wait_in_another_thread(make_pool: MakePool):
+    pool = make_pool()
+    thread = wait_in_thread(pool)
 
     pool.wake()
 
@@ -141,34 +54,69 @@ def test_wake_ends_a_wait_in_another_thread(pool: WorkerPool, open_stream: OpenS
     assert not thread.is_alive()
 
 
-def test_a_wake_before_the_wait_is_not_lost(pool: WorkerPool, open_stream: OpenStream):
-    open_stream()
+def test_a_wake_before_the_wait_is_not_lost(make_pool: MakePool):
+    pool = make_pool()
     pool.wake()
 
-    thread = threading.Thread(target=pool.wait)
-    thread.start()
+    thread = wait_in_thread(pool)
 
     thread.join(20)
     assert not thread.is_alive()
 
 
-def test_a_failure_is_returned_once(pool: WorkerPool, make_cut: MakeCut):
+def test_close_ends_a_wait_in_another_thread(make_pool: MakePool):
+    pool = make_pool()
+    thread = wait_in_thread(pool)
+
+    pool.close()
+
+    thread.join(20)
+    assert not thread.is_alive()
+    assert not pool.is_usable
+
+
+def test_a_failure_is_returned_once(make_pool: MakePool):
     def fail(number: int, num_workers: int) -> None:
         raise ValueError("no device")
 
-    pool = WorkerPool(
-        num_workers=1, options=WorkerOptions(worker_init_fn=fail), counters=Counters()
-    )
-    executor = ProcessExecutor(
-        make_cut(range(5)), pool, buffer_size=1, read=ReadOptions(), policy=DEFAULT_POLICY
-    )
-    executor.start()
-    assert executor.wait_until_ready(20.0)
+    pool = make_pool(worker_init_fn=fail)
+    pool.start()
+    until(lambda: pool.is_ready, "it has failed")
+    assert not pool.is_usable
 
-    failure = executor.take_failure()
+    failure = pool.take_failure()
 
     assert isinstance(failure, ValueError)
     assert str(failure) == "no device"
-    assert executor.take_failure() is None
-    executor.close()
-    executor.dispose()
+    assert pool.take_failure() is None
+
+
+def test_idle_workers_return_their_memory(make_pool: MakePool):
+    pool = make_pool(lambda x: np.full(100_000, x))
+    pool.start()
+    task = pool.scheduler.submit(range(2), job=0)
+    pool.assign(max_per_worker=1)
+    while not task.is_done:
+        pool.wait(20)
+        pool.assign(max_per_worker=1)
+    del task
+    pool.end_session()
+    assert pool.shared_bytes >= 1_600_000
+
+    pool.trim_memory(20)
+
+    assert pool.shared_bytes == 0
+
+
+def test_closed_and_disposed_a_pool_leaves_nothing(make_pool: MakePool):
+    make_pool().start()
+    before, descriptors = set(workers_of(os.getpid())), num_descriptors(os.getpid())
+    pool = make_pool()
+    pool.start()
+
+    pool.close()
+    pool.dispose()
+    pool.dispose()
+
+    assert set(workers_of(os.getpid())) <= before
+    assert num_descriptors(os.getpid()) == descriptors

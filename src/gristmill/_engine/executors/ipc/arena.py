@@ -129,7 +129,7 @@ class Arena:
         placed = [slot_range for slot_range in slot_ranges if slot_range is not None]
         self._learn_size(total, num_positions)
         self._end_block(used, {slot for slot, _, _ in placed})
-        closed = self._close_idle()
+        closed = self.close_free(min_idle_blocks=self._policy.slot_idle_blocks + 1)
         transfer = SlotTransfer(
             slot_ranges=placed,
             opened=self._opened,
@@ -214,12 +214,16 @@ class Arena:
         self._free.extend(number for number in used if number not in sent)
         self._open, self._view, self._used = None, None, 0
 
-    def _close_idle(self) -> list[int]:
+    def close_free(self, *, min_idle_blocks: int = 0) -> list[int]:
+        """Return free slots to the system; return their numbers.
+
+        Args:
+            min_idle_blocks: For how many blocks a slot must not have been used.
+        """
         closed: list[int] = []
-        idle_blocks = self._policy.slot_idle_blocks
         for number in list(self._free):
             slot = self._slots[number]
-            if self._num_blocks - slot.last_block > idle_blocks and not slot.is_held:
+            if self._num_blocks - slot.last_block >= min_idle_blocks and not slot.is_held:
                 self._free.remove(number)
                 del self._slots[number]
                 slot.mapping.close()

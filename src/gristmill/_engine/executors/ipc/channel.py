@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import pickle
+import select
 import socket
 import struct
 from collections import deque
@@ -84,6 +85,13 @@ class Channel:
     def has_ended(self) -> bool:
         """Whether the other end is closed, and all its messages were received."""
         return self._has_ended
+
+    @property
+    def is_closed_by_peer(self) -> bool:
+        """Whether the other end is closed, even if there are messages that were not received."""
+        poll = select.poll()
+        poll.register(self._socket, 0)
+        return self._has_ended or bool(poll.poll(0))  # the system adds only POLLHUP and errors
 
     def take_descriptor(self) -> int:
         """Return the next descriptor that was passed along, in the order of sending."""

@@ -19,7 +19,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pickle import PickleBuffer
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -62,12 +62,17 @@ _PARENT_KEYS: set[str] = set()
 """In a worker: the keys under which the parent sent classes."""
 _LOCK = threading.Lock()
 
+_NAMED_TYPES = (type, FunctionType, BuiltinFunctionType)
+"""Types of objects that are pickled as the name of a module and their name in it."""
+
 
 @final
 class PlanBytes(bytes):
     """A pickled plan. It keeps the classes in it alive, so that replies of workers find them."""
 
     classes: tuple[type, ...] = ()
+    modules: frozenset[str] = frozenset()
+    """The modules that it refers to: loading it imports them."""
 
 
 def dump_plan(*objects: object, buffer_callback: BufferCallback | None = None) -> PlanBytes:
@@ -85,6 +90,7 @@ def dump_plan(*objects: object, buffer_callback: BufferCallback | None = None) -
         pickler.dump(value)
     payload = PlanBytes(file.getvalue())
     payload.classes = tuple(pickler.classes)
+    payload.modules = frozenset(pickler.modules & sys.modules.keys() - {"__main__", "builtins"})
     return payload
 
 
@@ -247,6 +253,7 @@ class _PlanPickler(_Pickler):
     def __init__(self, file: io.BytesIO, buffer_callback: BufferCallback | None) -> None:
         super().__init__(file, buffer_callback)
         self.classes: list[type] = []
+        self.modules: set[str] = set()
         self._files: dict[int, MappedFile | None] = {}
 
     def reducer_override(self, obj: Any) -> Any:
@@ -255,6 +262,10 @@ class _PlanPickler(_Pickler):
             if mapped is not None:
                 return mapped
         reduced = super().reducer_override(obj)
+        if issubclass(type(obj), _NAMED_TYPES) and reduced is NotImplemented:
+            self.modules.add(str(obj.__module__))
+        elif issubclass(type(obj), ModuleType):
+            self.modules.add(obj.__name__)
         if not _is_class_by_value(obj, reduced):
             return reduced
         self.classes.append(obj)

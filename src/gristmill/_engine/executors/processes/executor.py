@@ -15,6 +15,7 @@ from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.executors.processes.job import Job
 from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill._engine.executors.processes.session import PoolSession
 from gristmill._engine.executors.scheduling.window import TaskWindow
 from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill.errors import ClosedError
@@ -28,26 +29,30 @@ class ProcessExecutor(Executor):
     def __init__(
         self,
         cut: Cut,
-        pool: WorkerPool,
+        session: PoolSession,
         *,
         buffer_size: int,
         read: ReadOptions,
         policy: TuningPolicy,
     ) -> None:
         super().__init__(policy)
-        self._pool = pool
-        self._job = pool.add_stream(Job(cut, read))
+        self._session = session
+        self._job = session.add_stream(Job(cut, read))
         self._window = TaskWindow(
-            pool.num_workers_per_stream,
-            max_blocks=policy.blocks_per_worker * pool.num_workers,
+            session.num_workers_per_stream,
+            max_blocks=policy.blocks_per_worker * session.num_workers,
             buffer_size=buffer_size,
-            memory_budget_bytes=pool.options.memory_budget_bytes,
+            memory_budget_bytes=session.options.memory_budget_bytes,
             typical_s=policy.process_block_s,
             policy=policy,
         )
         self._is_interrupted = False
         self._is_closed = False
         self._is_disposed = False
+
+    @property
+    def _pool(self) -> WorkerPool:
+        return self._session.pool
 
     def start(self) -> None:
         """Start the workers without waiting for them."""
@@ -102,25 +107,26 @@ class ProcessExecutor(Executor):
         return result
 
     def cancel(self) -> None:
-        self._pool.scheduler.cancel(self._window.tasks)
-        self._window.tasks.clear()
+        if self._window.tasks:
+            self._pool.scheduler.cancel(self._window.tasks)
+            self._window.tasks.clear()
         self._is_interrupted = False
 
     def interrupt(self) -> None:
         self._is_interrupted = True
-        self._pool.wake()
+        self._session.wake()
 
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._pool.close_stream()
-        self._pool.wake()
+            self._session.close_stream()
+        self._session.wake()
 
     def dispose(self) -> None:
         self.cancel()
         if not self._is_disposed:
             self._is_disposed = True
-            self._pool.dispose_stream()
+            self._session.dispose_stream()
 
     def _assign(self) -> None:
         self._pool.assign(max_per_worker=self._window.max_per_worker)
@@ -133,7 +139,7 @@ class ProcessExecutor(Executor):
         return self._window.late_timeout_s(scheduler.seconds_on(self._window.tasks[0]))
 
     def _update_counters(self) -> None:
-        tasks, counters = self._window.tasks, self._pool.counters
+        tasks, counters = self._window.tasks, self._session.counters
         counters.blocks_ready = sum(task.is_done for task in tasks)
         counters.blocks_under_way = len(tasks) - counters.blocks_ready
         counters.shared_bytes = self._pool.shared_bytes

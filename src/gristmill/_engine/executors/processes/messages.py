@@ -8,6 +8,8 @@
                    ◀── block in slots ───   TaskDone
     WithdrawTask   ─────────────────────▶   (another worker has taken the task over)
                    ◀─────────────────────   TaskWithdrawn, unless it has begun the task
+    TrimMemory     ─────────────────────▶   (the pool is idle)
+                   ◀─────────────────────   SlotsClosed
                    ◀─────────────────────   LogRelay, at any time
 
 Large arrays are not part of a message: they are in slots of shared memory, whose descriptors the
@@ -82,6 +84,15 @@ class WithdrawTask(Message):
     task: int
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class TrimMemory(Message):
+    """Return the slots that are not in use to the system."""
+
+    freed_slots: Sequence[int]
+    """Slots that the parent no longer uses."""
+
+
 # From a worker
 
 
@@ -136,6 +147,14 @@ class TaskWithdrawn(Message):
     """The worker has dropped a task."""
 
     task: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SlotsClosed(Message):
+    """The worker has returned slots to the system."""
+
+    closed: Sequence[int]
 
 
 @final

@@ -8,6 +8,8 @@ kill processes.
 import math
 import os
 import select
+import time
+from collections.abc import Hashable, Sequence
 from typing import final
 
 from gristmill._engine.executors.ipc.channel import InvalidMessageError, Waker
@@ -15,12 +17,14 @@ from gristmill._engine.executors.ipc.log_relay import deliver
 from gristmill._engine.executors.ipc.plan_payload import PlanPayload
 from gristmill._engine.executors.ipc.remote_error import load_error
 from gristmill._engine.executors.processes.failures import RestartLimit, deadly_records_error
-from gristmill._engine.executors.processes.job import Job, pack_jobs
+from gristmill._engine.executors.processes.fork_server import why_not_forked
+from gristmill._engine.executors.processes.job import Job
 from gristmill._engine.executors.processes.messages import (
     InitFailed,
     LogRelay,
     Progress,
     Ready,
+    SlotsClosed,
     TaskDone,
     TaskWithdrawn,
 )
@@ -37,74 +41,87 @@ MAX_POLL_SECONDS = 3600.0
 
 @final
 class WorkerPool:
-    """Worker processes that one stream uses, or several streams that run side by side.
+    """Worker processes that have loaded the same plans.
 
-    It opens no descriptor before the first stream is added, and closes with the last one.
+    One session at a time uses it. Between sessions it is idle, and its workers keep the plans.
     """
 
-    def __init__(self, *, num_workers: int, options: WorkerOptions, counters: Counters) -> None:
+    def __init__(
+        self, payload: PlanPayload, key: Hashable, *, num_workers: int, options: WorkerOptions
+    ) -> None:
+        """Take over the plans in shared memory. No process is started before `start`.
+
+        Args:
+            payload: The plans. The pool closes the descriptor.
+            key: What the keeper finds the pool by.
+            num_workers: The number of workers.
+            options: How they are started, monitored and replaced.
+        """
+        self.key = key
         self.num_workers = num_workers
         self.options = options
-        self.counters = counters
+        self.payload = payload
         self.scheduler = Scheduler(block_timeout_s=options.block_timeout_s)
-        self._num_streams = 0
-        self._num_closed_streams = 0
-        self._num_disposed_streams = 0
-        self._jobs: list[Job] = []
-        self._payload: PlanPayload | None = None
+        self._owner = os.getpid()
+        self._jobs: Sequence[Job] = ()
+        self._counters = Counters()
+        self._restarts = RestartLimit(options.max_restarts)
         self._workers: dict[int, WorkerProcess] = {}
         self._waker = Waker()
-        self._restarts = RestartLimit(options.max_restarts)
+        try:
+            self._waker.open()
+        except OSError:
+            os.close(payload.descriptor)
+            raise
         self._failure: BaseException | None = None
         self._is_closed = False
+        self._is_disposed = False
 
-    # Streams
+    def begin_session(self, jobs: Sequence[Job], counters: Counters) -> None:
+        """Compute tasks of these jobs, which are equal to those in the payload.
+
+        Args:
+            jobs: The jobs, for the errors that name their records.
+            counters: Where restarts are counted.
+        """
+        self._jobs = jobs
+        self._counters = counters
+        self._restarts = RestartLimit(self.options.max_restarts)
+
+    def end_session(self) -> None:
+        """Drop the tasks that workers have, and what refers to the session."""
+        for withdrawal in self.scheduler.withdraw_all():
+            self._workers[withdrawal.worker].withdraw_task(withdrawal.task)
+        self._jobs, self._counters = (), Counters()
 
     @property
-    def accepts_streams(self) -> bool:
-        """Whether another stream can be added: not after the plans were sent to the workers."""
-        return self._payload is None and not self._num_closed_streams
+    def is_usable(self) -> bool:
+        """Whether a session may use it: it has not failed, and is not that of a fork's parent."""
+        return not self._is_closed and self._failure is None and self._owner == os.getpid()
 
-    def add_stream(self, job: Job) -> int:
-        """Compute the ranges of another stream too; return the number of its job."""
-        assert self.accepts_streams
-        self._waker.open()
-        self._num_streams += 1
-        self._jobs.append(job)
-        return len(self._jobs) - 1
-
-    def num_workers_per_stream(self) -> int:
-        """Return how many workers each stream should keep busy."""
-        return -(-self.num_workers // self._num_streams)
-
-    def close_stream(self) -> None:
-        """Close the pool if this was the last open stream. Any thread may call this."""
-        self._num_closed_streams += 1
-        if self._num_closed_streams >= self._num_streams:
-            self.close()
-
-    def dispose_stream(self) -> None:
-        """Dispose of the pool if this was the last stream."""
-        self._num_disposed_streams += 1
-        if self._num_disposed_streams == self._num_streams:
-            self.dispose()
+    @property
+    def has_lost_workers(self) -> bool:
+        """Whether workers have died while no session used them."""
+        return any(worker.channel.is_closed_by_peer for worker in self._workers.values())
 
     # Workers
 
     def start(self) -> None:
         """Start the workers that are missing, without waiting for them."""
-        if len(self._workers) < self.num_workers:
-            for number in range(self.num_workers):
-                if number not in self._workers:
-                    self._workers[number] = self._start_worker(number)
-                    self.scheduler.add_worker(number)
-        for worker in self._workers.values():
-            if not worker.is_initialized:
-                self._payload = self._payload or pack_jobs(self.options.worker_init_fn, self._jobs)
-                worker.send_init(self._payload, num_workers=self.num_workers)
+        for number in range(self.num_workers):
+            if number not in self._workers:
+                worker = self._workers[number] = self._start_worker(number)
+                self.scheduler.add_worker(number)
+                worker.send_init(self.payload, num_workers=self.num_workers)
+        self._counters.worker_start = self._how_started()
+
+    def _how_started(self) -> str:
+        if all(worker.is_forked for worker in self._workers.values()):
+            return "forked"
+        return f"spawned: {why_not_forked()}"
 
     def _start_worker(self, number: int) -> WorkerProcess:
-        worker = WorkerProcess(number)
+        worker = WorkerProcess(number, modules=self.payload.pickles.modules)
         if self._is_closed:  # by another thread, while this one started the process
             worker.reap()
             raise ClosedError("The worker processes were stopped.")
@@ -142,13 +159,36 @@ class WorkerPool:
 
     def dispose(self) -> None:
         """Close all descriptors. No other thread may be in `wait`."""
-        while self._workers:
-            self._workers.popitem()[1].reap()
-        self.scheduler.clear()
-        payload, self._payload = self._payload, None
-        if payload is not None:
-            os.close(payload.descriptor)
-        self._waker.close()
+        if not self._is_disposed:
+            self._is_disposed = True
+            while self._workers:
+                self._workers.popitem()[1].reap()
+            self.scheduler.clear()
+            os.close(self.payload.descriptor)
+            self._waker.close()
+
+    def wait_until_woken(self, timeout_s: float) -> None:
+        """Wait for `wake`, without handling messages, at most for `timeout_s`."""
+        poll = select.poll()
+        poll.register(self._waker, select.POLLIN)
+        if poll.poll(math.ceil(1000 * min(timeout_s, MAX_POLL_SECONDS))):
+            self._waker.clear()
+
+    def trim_memory(self, timeout_s: float) -> None:
+        """Return the shared memory that is not in use to the system.
+
+        Args:
+            timeout_s: How long to wait for the workers to do so. `wake` ends the wait.
+        """
+        deadline = time.monotonic() + timeout_s
+        for _ in range(2):  # again for the memory of replies that only arrive now
+            if self.shared_bytes:
+                for worker in self._workers.values():
+                    worker.trim_memory()
+            while any(worker.is_trimming for worker in self._workers.values()):
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0 or self.wait(remaining_s):
+                    return
 
     # Messages
 
@@ -161,8 +201,13 @@ class WorkerPool:
             else:
                 worker.withdraw_task(order.task)
 
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait for messages until a worker exceeds its time limit, `wake`, or `timeout_s`."""
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for messages until a worker exceeds its time limit, `wake`, or `timeout_s`.
+
+        Returns:
+            Whether it was woken.
+        """
+        is_woken = False
         self.scheduler.resume_timers()
         limit_s = self.scheduler.seconds_to_timeout
         if limit_s is not None:
@@ -179,9 +224,11 @@ class WorkerPool:
                 self._receive(by_descriptor[descriptor])
             else:
                 self._waker.clear()
+                is_woken = True
         self.scheduler.pause_timers()
         for number in self.scheduler.overdue_workers():
             self._workers[number].kill("exceeding `block_timeout_s`")
+        return is_woken
 
     def wake(self) -> None:
         """Make `wait` in another thread return. Any thread may call this."""
@@ -215,6 +262,8 @@ class WorkerPool:
             case Ready():
                 self.scheduler.mark_ready(number)
                 self._restarts.record_start()
+            case SlotsClosed():
+                worker.finish_trimming(message)
             case InitFailed():
                 self._failure = load_error(message.error)
             case _:
@@ -237,23 +286,10 @@ class WorkerPool:
         del self._workers[dead.number]
         if self._failure is not None:  # the worker reported why it ended
             return
-        self.counters.restarts += 1
+        if dead.was_refused:  # the fork server forks no more; the next process starts elsewhere
+            self.start()
+            return
+        self._counters.restarts += 1
         self._failure = self._restarts.record_death(was_ready=was_ready, reason=reason)
         if self._failure is None:
             self.start()
-
-
-def pool_for_stream(
-    shared: WorkerPool | None, *, num_workers: int, options: WorkerOptions, counters: Counters
-) -> WorkerPool:
-    """Return the pool that a new stream should use: the shared one, or a new one.
-
-    Args:
-        shared: A pool that other streams use, too. It may have started, and then accepts no more.
-        num_workers: Size of a new pool.
-        options: Options of a new pool.
-        counters: Counters of a new pool.
-    """
-    if shared is not None and shared.accepts_streams:
-        return shared
-    return WorkerPool(num_workers=num_workers, options=options, counters=counters)

@@ -1,4 +1,4 @@
-"""Program of a worker process: first it ties itself to the life of its parent.
+"""Program of a worker process, and of the fork server that workers are forked from.
 
 It is run by its path, so it imports only the standard library before it has the parent's
 `sys.path`.
@@ -9,27 +9,47 @@ import io
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 
 
 def main() -> None:
-    """Run a worker on the two descriptors that the command line names."""
-    channel, lifeline = map(int, sys.argv[1:])
-    for descriptor in (channel, lifeline):
-        os.set_inheritable(descriptor, False)
+    """Run a worker or the fork server on the two descriptors that the command line names."""
+    role, descriptor, lifeline = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    for inherited in (descriptor, lifeline):
+        os.set_inheritable(inherited, False)
     die_with(lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    sys.argv = ["gristmill-worker"]
+    sys.path[:] = json.loads(os.environ.pop("GRISTMILL_WORKER_PATH"))
+    if role == "worker":
+        run(descriptor)
+    else:
+        serve(descriptor)
+
+
+def run(channel: int) -> None:
+    """Run a worker."""
     os.register_at_fork(after_in_child=lambda: os.closerange(channel, channel + 1))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # it ends by SIGKILL, which flushes nothing
-    sys.argv = ["gristmill-worker"]
-    sys.path[:] = json.loads(os.environ.pop("GRISTMILL_WORKER_PATH"))
 
     from gristmill._engine.executors.processes.worker_main import run_worker  # noqa: PLC0415 - needs that path
 
     run_worker(channel)
+
+
+def serve(control: int) -> None:
+    """Run the fork server."""
+    from gristmill._engine.executors.processes import fork_server_main  # noqa: PLC0415 - as above
+
+    def run_forked(channel: int, lifeline: int) -> None:
+        die_with(lifeline)
+        run(channel)
+
+    fork_server_main.serve(socket.socket(fileno=control), run_forked)
 
 
 def die_with(lifeline: int) -> None:

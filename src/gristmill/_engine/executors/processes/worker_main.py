@@ -30,8 +30,10 @@ from gristmill._engine.executors.processes.messages import (
     Progress,
     Ready,
     SentSkip,
+    SlotsClosed,
     TaskDone,
     TaskWithdrawn,
+    TrimMemory,
     WithdrawTask,
 )
 from gristmill._engine.executors.processes.parent_connection import ParentConnection
@@ -115,6 +117,9 @@ class Worker:
                         self._tasks.remove(task)
                         self._parent.send(TaskWithdrawn(message.task))
                         break
+            case TrimMemory():
+                self._arena.release(message.freed_slots)
+                self._parent.send(SlotsClosed(self._arena.close_free()))
             case _:
                 raise InvalidMessageError(f"The parent sent {message!r}.")
 

@@ -5,19 +5,22 @@ import os
 import signal
 import socket
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import final
 
 from gristmill._engine.executors.ipc.arena import MappedSlots
 from gristmill._engine.executors.ipc.channel import Channel
 from gristmill._engine.executors.ipc.log_relay import relay_settings
 from gristmill._engine.executors.ipc.plan_payload import PlanPayload
-from gristmill._engine.executors.processes.launcher import LaunchedProcess
+from gristmill._engine.executors.processes.fork_server import ForkedProcess
+from gristmill._engine.executors.processes.launcher import launch
 from gristmill._engine.executors.processes.messages import (
     ComputeTask,
     Init,
     Message,
+    SlotsClosed,
     TaskDone,
+    TrimMemory,
     WithdrawTask,
 )
 from gristmill._engine.executors.processes.reply import BlockReply
@@ -31,18 +34,24 @@ MAX_FREED_PER_TASK = 1000
 class WorkerProcess:
     """One worker process, its channel, its lifeline, and the slots of shared memory it has sent."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, modules: Iterable[str] = ()) -> None:
+        """Start a process, without waiting for it.
+
+        Args:
+            number: The number of the worker.
+            modules: What its plan refers to.
+        """
         self.number = number
         self.mapped_slots = MappedSlots()
-        self.is_initialized = False
-        """Whether `send_init` was called."""
+        self.is_trimming = False
+        """Whether the worker has been asked to return memory, and has not answered."""
         self._kill_reason: str | None = None
         parent_end, worker_end = socket.socketpair()
         lifeline, held_end = os.pipe()
         self._lifeline = [held_end]  # a list, so that only one thread can pop it and close it
         self.channel = Channel(parent_end)
         try:
-            self._process = LaunchedProcess(channel=worker_end.fileno(), lifeline=lifeline)
+            self._process = launch(channel=worker_end.fileno(), lifeline=lifeline, modules=modules)
         except BaseException:
             self.close_descriptors()
             raise
@@ -56,6 +65,16 @@ class WorkerProcess:
         """Process id."""
         return self._process.pid
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether the fork server starts it."""
+        return isinstance(self._process, ForkedProcess)
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether the fork server did not start it. Known after `reap`."""
+        return self._process.refusal is not None
+
     # Messages
 
     def send_init(self, payload: PlanPayload, *, num_workers: int) -> None:
@@ -64,7 +83,6 @@ class WorkerProcess:
             Init(self.number, num_workers, payload.sizes, payload.pytrees, relay_settings()),
             [payload.descriptor],
         )
-        self.is_initialized = True
 
     def send_task(self, task: Task) -> None:
         """Send a task, along with the slots that the worker may reuse."""
@@ -74,6 +92,16 @@ class WorkerProcess:
     def withdraw_task(self, task: Task) -> None:
         """Ask the worker to drop a task, unless it has begun it."""
         self._send(WithdrawTask(task.number))
+
+    def trim_memory(self) -> None:
+        """Ask the worker to return the slots that are not in use to the system."""
+        self.is_trimming = True
+        self._send(TrimMemory(self.mapped_slots.take_freed(MAX_FREED_PER_TASK)))
+
+    def finish_trimming(self, message: SlotsClosed) -> None:
+        """Unmap the slots that the worker has returned."""
+        self.mapped_slots.drop(message.closed)
+        self.is_trimming = False
 
     def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send a message; that the worker is dead is noticed when its messages are received."""
@@ -105,6 +133,7 @@ class WorkerProcess:
         """
         self._kill_reason = self._kill_reason or reason
         self._process.kill()
+        self._close_lifeline()
 
     def wait(self) -> int | None:
         """Wait until the process is dead; return its exit code, `None` in a fork of the parent."""
@@ -113,8 +142,9 @@ class WorkerProcess:
     def reap(self) -> str:
         """Kill the process, wait for it and release its resources; return what it died of."""
         self.kill()
-        code = self.wait() or 0
+        code = self.wait()
         self.close_descriptors()
+        self._process.close()
         self.mapped_slots.close()
         return self._kill_reason or cause_of_death(code)
 
@@ -122,16 +152,21 @@ class WorkerProcess:
         """Close the channel and the lifeline."""
         _started.discard(self)
         self.channel.close()
+        self._close_lifeline()
+
+    def _close_lifeline(self) -> None:
         with contextlib.suppress(IndexError):
             os.close(self._lifeline.pop())
 
 
-def cause_of_death(exit_code: int) -> str:
+def cause_of_death(exit_code: int | None) -> str:
     """Describe the exit code of a process, which is negative after a signal.
 
     >>> cause_of_death(3), cause_of_death(-11)
     ('exit code 3', 'signal SIGSEGV')
     """
+    if exit_code is None:
+        return "an unknown cause"
     if exit_code == -signal.SIGKILL:
         return "signal SIGKILL, as the kernel sends when memory runs out"
     if exit_code < 0:

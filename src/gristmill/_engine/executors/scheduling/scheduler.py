@@ -205,6 +205,22 @@ class Scheduler:
         task.num_holders += 1
         return Assignment(worker, task)
 
+    def withdraw_all(self) -> list[Withdrawal]:
+        """Drop all tasks, at the end of a session.
+
+        Returns:
+            What to send to the workers. They finish the tasks that they have begun, whose replies
+            are ignored.
+        """
+        self._pending.clear()
+        orders: list[Withdrawal] = []
+        for worker, queue in self._queues.items():
+            for number, task in enumerate(queue.tasks):
+                task.cancel()
+                if number:
+                    orders.append(Withdrawal(worker, task))
+        return orders
+
     # Messages of workers
 
     def report_progress(self, worker: int, position: int, record: int | None) -> None:

@@ -1,0 +1,280 @@
+"""The parent's side of the fork server: starts it, and asks it for workers.
+
+There is one server for each set of environment variables. It is started with the first worker and
+lives as long as this process, whichever way that ends. No lock is needed: a request is one packet,
+and each worker has a pipe of its own on which the server reports its process id and how it ended.
+"""
+
+import atexit
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from gristmill._engine.executors.processes.fork_server_main import REFUSED, REQUEST_BYTES, STATUS
+
+BOOTSTRAP = Path(__file__).with_name("worker_bootstrap.py")
+"""Run as a program in a clean interpreter, without the user's `__main__`."""
+
+_START_TIMEOUT_MS = 100
+"""How long to wait at the end for a process that the server was only just asked for."""
+
+MAX_REFUSALS = 8
+"""After this many servers that had to retire, workers are no longer forked."""
+
+
+@final
+@dataclass(frozen=True)
+class Refusal:
+    """Why the server did not fork a worker."""
+
+    module: str
+    reason: str
+
+
+@final
+class ForkedProcess:
+    """A worker that the server forks. It dies when its lifeline is closed."""
+
+    def __init__(self, server: "ForkServer", status: int) -> None:
+        self._owner = os.getpid()
+        self._exit_code: int | None = None
+        self._server = server
+        self._status = os.fdopen(status, "rb", buffering=0)
+        self._pid: int | None = None
+        self.refusal: Refusal | None = None
+        """Why the server did not fork it. Known after `wait`."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 if the server did not fork it. Waits until the server has tried."""
+        if self._pid is None:
+            self._pid = 0
+            number = self._read_number()
+            if number == REFUSED:
+                self._note_refusal()
+            elif number is not None:
+                self._pid = number
+        return self._pid
+
+    def kill(self) -> None:
+        """Do nothing: it dies when its lifeline is closed."""
+
+    def wait(self) -> int | None:
+        """Wait until the process is dead; return its exit code, `None` if that is not known.
+
+        A process that the server has not forked yet is not waited for: it ends as it begins.
+        """
+        if self._exit_code is None and not self._status.closed and os.getpid() == self._owner:
+            is_forked = self._pid is not None or self._has_news()
+            if is_forked and self.pid:
+                self._exit_code = self._read_number()
+        return self._exit_code
+
+    def _has_news(self) -> bool:
+        poll = select.poll()
+        poll.register(self._status, select.POLLIN)
+        return bool(poll.poll(_START_TIMEOUT_MS))
+
+    def close(self) -> None:
+        """Close the pipe."""
+        self._status.close()
+
+    def _note_refusal(self) -> None:
+        answer = b"".join(iter(lambda: self._status.read(4096), b""))
+        self.refusal = Refusal(**json.loads(answer))
+        self._server.retire(self.refusal)
+
+    def _read_number(self) -> int | None:
+        """Read what the server reports next; `None` if it is gone, or another thread was first."""
+        data = b""
+        while len(data) < STATUS.size:
+            try:
+                more = self._status.read(STATUS.size - len(data))
+            except (OSError, ValueError):  # another thread has closed the pipe
+                return None
+            if not more:
+                return None
+            data += more
+        return STATUS.unpack(data)[0]
+
+
+@final
+class ForkServer:
+    """A fork server, and the sockets and pipes between it and this process."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        lifeline, held_end = os.pipe()
+        self._lifeline = [held_end]
+        try:
+            self._process = subprocess.Popen(
+                [*interpreter(), "-P", BOOTSTRAP, "serve", str(server_end.fileno()), str(lifeline)],
+                pass_fds=(server_end.fileno(), lifeline),
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                process_group=0,  # the terminal sends Ctrl-C to the parent only
+            )
+        except OSError:
+            self.close_descriptors()
+            raise
+        finally:
+            server_end.close()
+            os.close(lifeline)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it may fork workers: it is alive, has not retired, and is not that of a fork."""
+        return self._control.fileno() >= 0 and not self.has_ended
+
+    def fork(self, line: int, lifeline: int, modules: Iterable[str]) -> ForkedProcess:
+        """Ask for a worker; return at once.
+
+        Args:
+            line: The worker's end of its socket.
+            lifeline: The pipe whose other end keeps the worker alive.
+            modules: What the server imports before it forks the worker.
+
+        Raises:
+            OSError: If the server is gone.
+        """
+        reading, writing = os.pipe()
+        try:
+            request = {"folder": os.getcwd(), "modules": _within_limit(modules)}
+            descriptors = [line, lifeline, writing, _stream(1), _stream(2)]
+            socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        return ForkedProcess(self, reading)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is dead."""
+        return self._process.poll() is not None
+
+    def retire(self, refusal: Refusal | None = None) -> None:
+        """Ask it for no more workers. It ends with the last one that it has.
+
+        Args:
+            refusal: What it imported that must not be imported before a fork, if that is why.
+        """
+        if self._control.fileno() >= 0:
+            self._control.close()
+            if refusal is not None:
+                _refusals.append(refusal)
+
+    def close_descriptors(self) -> None:
+        """Close all descriptors; without its lifeline, the server dies."""
+        self._control.close()
+        while self._lifeline:
+            os.close(self._lifeline.pop())
+
+    def end(self) -> None:
+        """End the server. Its workers live on."""
+        self.close_descriptors()
+        self._process.wait()
+
+
+_servers: list[ForkServer] = []
+"""All servers that were started: the lifeline of each is open as long as this process lives."""
+
+_refusals: list[Refusal] = []
+
+
+def fork_server(environment: Mapping[str, str]) -> ForkServer | None:
+    """Return the fork server for an environment, starting it if necessary.
+
+    Returns:
+        `None` if workers cannot be forked; `why_not_forked` returns the reason.
+    """
+    if why_not_forked() is not None:
+        return None
+    for server in list(_servers):
+        if server.is_usable and server.environment == environment:
+            return server
+        server.retire()
+        if server.has_ended:
+            server.close_descriptors()
+            _servers.remove(server)
+    server = ForkServer(environment)
+    if not _servers:
+        atexit.register(_end_all)
+    _servers.append(server)
+    return server
+
+
+def why_not_forked() -> str | None:
+    """Return why workers are started as new interpreters instead of being forked, if so."""
+    if sys.platform != "linux":
+        return "only Linux has what the fork server needs"
+    if any(refusal.module == "numpy" for refusal in _refusals):
+        return "NumPy starts threads; OPENBLAS_NUM_THREADS=1 prevents that"
+    if len(_refusals) >= MAX_REFUSALS:
+        return "; ".join(refusal.reason for refusal in _refusals)
+    return None
+
+
+def left_out() -> set[str]:
+    """Return the modules that a fork server must not import."""
+    return {refusal.module for refusal in _refusals}
+
+
+def interpreter() -> list[str]:
+    """Return the command that starts an interpreter like this one, as `multiprocessing` does."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # pyright: ignore # noqa: SLF001
+    return [sys.executable, *flags]
+
+
+def _within_limit(modules: Iterable[str]) -> list[str]:
+    """Return as many of the modules as fit a request, without those that must be left out."""
+    chosen: list[str] = []
+    size = 8192  # for the name of the folder
+    for module in sorted(set(modules) - left_out()):
+        size += len(json.dumps(module)) + 2
+        if size > REQUEST_BYTES:
+            break
+        chosen.append(module)
+    return chosen
+
+
+def _stream(number: int) -> int:
+    """Return the descriptor of standard output or error, or of an empty file if it is closed."""
+    try:
+        os.fstat(number)
+    except OSError:
+        return _null()
+    return number
+
+
+def _null() -> int:
+    global _null_descriptor
+    if _null_descriptor is None:
+        _null_descriptor = os.open(os.devnull, os.O_RDWR)
+    return _null_descriptor
+
+
+_null_descriptor: int | None = None
+
+
+def _end_all() -> None:
+    while _servers:
+        _servers.pop().end()
+
+
+def _forget_after_fork() -> None:
+    """Close the lifelines in a fork: else servers would outlive the process that started them."""
+    while _servers:
+        _servers.pop().close_descriptors()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,179 @@
+"""Pool keeper: keeps the worker pools of a loader or dataset between its iterators.
+
+Starting workers, loading a plan and filling fresh memory take longer than many an epoch. So an
+iterator that ends returns its pool to the keeper, and the next one takes it over, provided that
+its workers have loaded exactly the plan that is to be run: the plan is pickled again and compared,
+since a source may have been changed in the meantime.
+
+No lock is taken, because the garbage collector may run any of this: each change of the list of idle
+pools is one atomic operation.
+"""
+
+import contextlib
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Self, TypeAlias, final
+
+from gristmill._base.background import Background
+from gristmill._engine.executors.processes import launcher
+from gristmill._engine.executors.processes.job import Job, pickle_jobs, write_payload
+from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill.errors import ClosedError
+from gristmill.options import WorkerOptions
+
+TRIM_AFTER_S = 1.0
+"""When an idle pool returns its shared memory: the next epoch usually begins before."""
+
+_TRIM_TIMEOUT_S = 1.0
+"""How long to wait for workers to return memory: one may still compute its last task."""
+
+_PoolKey: TypeAlias = tuple[int, WorkerOptions, tuple[str, ...]]
+"""The number of workers, their options, and where the user wrote the plans."""
+
+
+@final
+class PoolKeeper:
+    """The idle pools of a loader or dataset, and those that its iterators use."""
+
+    def __init__(self) -> None:
+        self._idle: list[_IdlePool] = []
+        self._in_use: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+        self._keeps = True
+        weakref.finalize(self, _close_idle, self._idle)
+
+    def take(self, jobs: Sequence[Job], *, num_workers: int, options: WorkerOptions) -> WorkerPool:
+        """Return a pool whose workers have loaded some jobs, or a new one.
+
+        Raises:
+            PlanTypeError: A function or a record of the user cannot be pickled; names it.
+            WorkerError: There is not enough memory.
+        """
+        launcher.prepare()  # it starts while the plans are pickled
+        plan = pickle_jobs(options.worker_init_fn, jobs)
+        key = (num_workers, options, tuple(job.cut.plan.site for job in jobs))
+        for idle in [idle for idle in list(self._idle) if idle.key == key]:
+            if not _remove(self._idle, idle):
+                continue  # it has just expired
+            pool = idle.take()
+            if pool.is_usable and not pool.has_lost_workers and plan.is_in(pool.payload):
+                self._in_use.add(pool)
+                return pool
+            _end(pool)
+        pool = WorkerPool(write_payload(plan), key, num_workers=num_workers, options=options)
+        self._in_use.add(pool)
+        return pool
+
+    def give_back(self, pool: WorkerPool) -> None:
+        """Keep a pool for the next iterator, or close it if it is not worth keeping."""
+        self._in_use.discard(pool)
+        timeout_s = pool.options.idle_timeout_s
+        if not (self._keeps and pool.is_usable and timeout_s):
+            _end(pool)
+            return
+        for other in [idle for idle in list(self._idle) if idle.key == pool.key]:
+            if _remove(self._idle, other):  # of an iterator that ran at the same time
+                other.expire()
+        idle = _IdlePool(pool, self._idle)
+        idle.watch()
+        self._idle.append(idle)
+        if not self._keeps:  # since a moment ago
+            _close_idle(self._idle)
+
+    def serve(self, owner: object) -> Self:
+        """Retire when the loader or dataset that the pools belong to is garbage collected."""
+        weakref.finalize(owner, self.retire)
+        return self
+
+    def __reduce__(self) -> "tuple[type[PoolKeeper], tuple[()]]":
+        return PoolKeeper, ()  # a copy of a loader has its own workers
+
+    def retire(self) -> None:
+        """Close the idle pools, and from now on each pool that an iterator gives back."""
+        self._keeps = False
+        _close_idle(self._idle)
+
+    def close(self) -> None:
+        """Close all pools. Iterators that still use one raise `ClosedError`."""
+        _close_idle(self._idle)
+        for pool in list(self._in_use):
+            pool.close()
+
+
+@final
+class _IdlePool:
+    """A pool that no iterator uses, and a thread that waits for its time limit.
+
+    Only the thread disposes of the pool, unless `take` gets it first: whoever calls `expire` may
+    hold any lock, and may even be that thread, in a garbage collection. So it waits for nothing but
+    the death of the workers.
+    """
+
+    def __init__(self, pool: WorkerPool, home: "list[_IdlePool]") -> None:
+        self.key = pool.key
+        self._pool = pool
+        self._home = home
+        self._is_wanted = False
+        self._is_expired = False
+        self._thread = Background(self._watch, name="gristmill-idle-workers")
+
+    def watch(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def take(self) -> WorkerPool:
+        """End the thread, and return the pool. The caller has removed this from the list."""
+        self._is_wanted = True
+        self._pool.wake()
+        self._thread.join()
+        return self._pool
+
+    def expire(self) -> None:
+        """Kill the workers. The caller has removed this from the list."""
+        self._is_expired = True
+        self._pool.close()
+
+    def _watch(self) -> None:
+        pool = self._pool
+        with contextlib.suppress(ClosedError):  # by `expire`, while a worker was replaced
+            self._wait_for_timeout()
+        if self._is_expired:
+            pool.dispose()
+        elif not self._is_wanted and _remove(self._home, self):
+            _end(pool)
+
+    def _wait_for_timeout(self) -> None:
+        timeout_s = self._pool.options.idle_timeout_s
+        self._sleep(min(TRIM_AFTER_S, timeout_s))
+        if timeout_s > TRIM_AFTER_S and not self._is_woken:
+            self._pool.trim_memory(_TRIM_TIMEOUT_S)
+            self._sleep(timeout_s - TRIM_AFTER_S)
+
+    @property
+    def _is_woken(self) -> bool:
+        return self._is_wanted or self._is_expired
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait until the time is over, or the pool is wanted or expires."""
+        deadline = time.monotonic() + seconds
+        while not self._is_woken and (remaining_s := deadline - time.monotonic()) > 0:
+            self._pool.wait_until_woken(remaining_s)  # the last iterator's `wake` may be left
+
+
+def _remove(idle_pools: list[_IdlePool], idle: _IdlePool) -> bool:
+    """Remove an idle pool from a list; return whether it was there."""
+    with contextlib.suppress(ValueError):
+        idle_pools.remove(idle)
+        return True
+    return False
+
+
+def _close_idle(idle_pools: list[_IdlePool]) -> None:
+    while idle_pools:
+        with contextlib.suppress(IndexError):  # it has just expired
+            idle_pools.pop().expire()
+
+
+def _end(pool: WorkerPool) -> None:
+    pool.close()
+    pool.dispose()
