@@ -127,7 +127,7 @@ def test_a_global_of_the_script_that_changes_is_sent_again(script: Run):
 def test_a_server_that_is_killed_is_replaced(script: Run, is_busy: bool):
     running = start(
         script,
-        """
+        f"""
     loader = make(range(10_000), lambda n: n)
     iterator = iter(loader)
     first = [next(iterator)]
@@ -140,7 +140,7 @@ def test_a_server_that_is_killed_is_replaced(script: Run, is_busy: bool):
     assert list(loader) == list(range(10_000))
     assert list(make(range(5), lambda n: -n)) == [0, -1, -2, -3, -4]
     print("done", flush=True)
-    """.format(is_busy=is_busy),
+    """,
         "-W",
         "error",
     )
