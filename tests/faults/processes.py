@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-PATIENCE_S = 5.0
+PATIENCE_S = 20.0
 """Only a test that fails waits so long."""
 
 _LOOK_AGAIN_S = 0.005

@@ -122,9 +122,11 @@ class TestWorkers:
         [("Digits", "array_record"), ("Facts", "tfrecord"), ("Ragged", "array_record")],
     )
     def test_they_read_the_same_records_without_tensorflow(
-        self, prepared: Prepared, kind: str, file_format: str
+        self, prepared: Prepared, kind: str, file_format: str, monkeypatch: pytest.MonkeyPatch
     ):
         dataset = from_tfds(prepared(kind, file_format), split="train")
+        # Another environment, another fork server: one that has imported nothing for other plans.
+        monkeypatch.setenv("GRISTMILL_TEST", f"{kind} {file_format}")
 
         def with_modules(record: Any) -> Any:  # not from this module, which imports TFDS
             names = ("tensorflow", "tensorflow_datasets")

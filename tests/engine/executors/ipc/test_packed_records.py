@@ -51,7 +51,7 @@ def pack(records: Any) -> PackedRecords:
 
 def long(records: list[Any]) -> list[Any]:
     """Repeat records until there are enough to be packed, with a last chunk that is not full."""
-    return (records * (MIN_RECORDS // len(records) + 1))[: MIN_RECORDS + 3]
+    return (records * (MIN_RECORDS // len(records) + 4))[: MIN_RECORDS + 3]
 
 
 @given(

@@ -22,6 +22,14 @@ from tests.faults.processes import gone, kill_quietly, num_descriptors, until, w
 Take = Callable[..., WorkerPool]
 
 
+@pytest.fixture(autouse=True)
+def _only_what_this_test_starts() -> None:
+    gc.collect()
+    _of_others.clear()
+    _of_others.update(workers_of(os.getpid()))
+    _other_threads[:] = threading.enumerate()
+
+
 @pytest.fixture
 def keeper() -> Iterator[PoolKeeper]:
     keeper = PoolKeeper()
@@ -46,22 +54,29 @@ def take(keeper: PoolKeeper, make_cut: Callable[..., Cut]) -> Iterator[Take]:
     yield take_one
     for pool in taken:
         if pool in keeper._in_use:
-            keeper.give_back(pool)
+            keeper.put_back(pool)
+
+
+_of_others: set[int] = set()
+_other_threads: list[threading.Thread] = []
+"""What earlier tests in this process left."""
 
 
 def mine() -> set[int]:
-    return set(workers_of(os.getpid()))
+    return set(workers_of(os.getpid())) - _of_others
 
 
 def idle_threads() -> list[threading.Thread]:
-    return [each for each in threading.enumerate() if each.name == "gristmill-idle-workers"]
+    """Give the threads of pools that are idle, apart from those of other tests."""
+    named = [each for each in threading.enumerate() if each.name == "gristmill-idle-workers"]
+    return [thread for thread in named if thread not in _other_threads]
 
 
 def test_an_equal_plan_gets_the_same_workers(keeper: PoolKeeper, take: Take):
     source = [1, 2, 3]
     pool = take(source, abs)
     workers = mine()
-    keeper.give_back(pool)
+    keeper.put_back(pool)
 
     assert take(source, abs) is pool
     assert mine() == workers
@@ -78,7 +93,7 @@ def test_a_stale_plan_is_never_used(
     source = [1, 2, 3]
     pool = take(source)
     before = mine()
-    keeper.give_back(pool)
+    keeper.put_back(pool)
 
     change(source)
 
@@ -89,7 +104,7 @@ def test_a_stale_plan_is_never_used(
 def test_an_array_that_was_changed_in_place_is_noticed(keeper: PoolKeeper, take: Take):
     source = np.zeros(100_000)
     pool = take(source)
-    keeper.give_back(pool)
+    keeper.put_back(pool)
 
     source[77_777] = 1.0
 
@@ -103,7 +118,7 @@ def test_an_array_that_was_changed_in_place_is_noticed(keeper: PoolKeeper, take:
 )
 def test_other_options_get_other_workers(keeper: PoolKeeper, take: Take, other: dict[str, Any]):
     pool = take([1, 2, 3])
-    keeper.give_back(pool)
+    keeper.put_back(pool)
 
     assert take([1, 2, 3], **other) is not pool
 
@@ -113,8 +128,8 @@ def test_a_pool_that_is_in_use_is_not_given_twice(keeper: PoolKeeper, take: Take
     assert first is not second
     assert len(mine()) == 4
 
-    keeper.give_back(first)
-    keeper.give_back(second)
+    keeper.put_back(first)
+    keeper.put_back(second)
 
     until(lambda: len(mine()) == 2, "only one of two equal pools is kept")
     assert take([1]) is second
@@ -122,7 +137,7 @@ def test_a_pool_that_is_in_use_is_not_given_twice(keeper: PoolKeeper, take: Take
 
 def test_a_pool_that_lost_a_worker_while_idle_is_replaced(keeper: PoolKeeper, take: Take):
     pool = take([1], max_restarts=0)
-    keeper.give_back(pool)
+    keeper.put_back(pool)
     victim = min(mine())
     kill_quietly([victim])
     until(gone([victim]), "it is dead")
@@ -138,7 +153,7 @@ def test_idle_workers_end_after_the_timeout(keeper: PoolKeeper, take: Take):
     descriptors = num_descriptors(os.getpid())
     pool.wake()  # as the end of an iterator does
 
-    keeper.give_back(pool)
+    keeper.put_back(pool)
 
     until(lambda: not mine(), "the workers are gone")
     until(lambda: not idle_threads(), "the thread has ended")
@@ -147,7 +162,7 @@ def test_idle_workers_end_after_the_timeout(keeper: PoolKeeper, take: Take):
 
 
 def test_with_a_timeout_of_zero_nothing_is_kept(keeper: PoolKeeper, take: Take):
-    keeper.give_back(take([1], idle_timeout_s=0))
+    keeper.put_back(take([1], idle_timeout_s=0))
 
     assert mine() == set()
 
@@ -166,7 +181,7 @@ def test_idle_workers_return_their_memory(
     pool.end_session()
     pool.wake()
 
-    keeper.give_back(pool)
+    keeper.put_back(pool)
 
     until(lambda: pool.shared_bytes == 0, "the memory is returned")
     assert len(mine()) == 2
@@ -175,13 +190,13 @@ def test_idle_workers_return_their_memory(
 
 def test_close_ends_idle_and_busy_pools_and_allows_new_ones(keeper: PoolKeeper, take: Take):
     idle, busy = take([1]), take([2])
-    keeper.give_back(idle)
+    keeper.put_back(idle)
 
     keeper.close()
 
     assert mine() == set()
     assert not busy.is_usable
-    keeper.give_back(busy)
+    keeper.put_back(busy)
     again = take([1])
     assert len(mine()) == 2
     assert again is not idle
@@ -189,12 +204,12 @@ def test_close_ends_idle_and_busy_pools_and_allows_new_ones(keeper: PoolKeeper, 
 
 def test_a_retired_keeper_keeps_nothing(keeper: PoolKeeper, take: Take):
     idle, busy = take([1]), take([2])
-    keeper.give_back(idle)
+    keeper.put_back(idle)
 
     keeper.retire()
     assert len(mine()) == 2
 
-    keeper.give_back(busy)
+    keeper.put_back(busy)
     assert mine() == set()
 
 
@@ -203,7 +218,7 @@ def test_a_keeper_that_nobody_holds_ends_its_idle_pools(make_cut: Callable[..., 
     jobs = [Job(make_cut([1]), ReadOptions())]
     pool = keeper.take(jobs, num_workers=1, options=WorkerOptions())
     pool.start()
-    keeper.give_back(pool)
+    keeper.put_back(pool)
     del pool
 
     del keeper
@@ -219,7 +234,7 @@ def test_the_owner_of_the_pools_retires_the_keeper(take: Take, keeper: PoolKeepe
 
     loader = Loader()
     keeper.serve(loader)
-    keeper.give_back(take([1]))
+    keeper.put_back(take([1]))
     assert len(mine()) == 2
 
     del loader
@@ -240,7 +255,7 @@ def test_the_thread_of_an_idle_pool_may_collect_its_keeper(keeper: PoolKeeper, t
 
     pool.wait_until_woken = collect_and_wait
 
-    keeper.give_back(pool)
+    keeper.put_back(pool)
     is_kept.set()
 
     until(lambda: not mine(), "the workers are gone")
@@ -248,7 +263,7 @@ def test_the_thread_of_an_idle_pool_may_collect_its_keeper(keeper: PoolKeeper, t
 
 
 def test_a_copy_of_a_keeper_has_no_pools(keeper: PoolKeeper, take: Take):
-    keeper.give_back(take([1]))
+    keeper.put_back(take([1]))
 
     copy = pickle.loads(pickle.dumps(keeper))
     del copy
@@ -267,7 +282,7 @@ def test_pools_may_be_taken_and_given_back_in_many_threads(
             for _ in range(10):
                 pool = keeper.take(jobs, num_workers=1, options=WorkerOptions())
                 pool.start()
-                keeper.give_back(pool)
+                keeper.put_back(pool)
         except BaseException as error:
             errors.append(error)
 

@@ -78,7 +78,7 @@ def pack_records(source: object) -> PackedRecords | None:
 
     Returns:
         The packed records; `None` if the source is not a long list of plain data. Records whose
-        classes may differ in a worker (those of a script, say) are not plain data.
+        classes may differ in a worker (those of a script, for example) are not plain data.
     """
     if type(source) not in (list, tuple):
         return None
@@ -90,7 +90,7 @@ def pack_records(source: object) -> PackedRecords | None:
     try:
         for start in range(0, len(records), RECORDS_PER_CHUNK):
             _PlainPickler(file, 5).dump(list(records[start : start + RECORDS_PER_CHUNK]))
-            ends.append(file.tell())
+            ends.append(file.tell())  # words: a method of `io`
     except Exception:  # the general pickler sends it, or explains why it cannot be sent
         return None
     data = np.frombuffer(file.getbuffer(), dtype=np.uint8)

@@ -237,7 +237,7 @@ def _become_worker(
 
 
 def _reseed() -> None:
-    """Give the worker its own global generators, as a new interpreter has (`random` does so)."""
+    """Seed the global generators again, as a new interpreter does (`random` does so itself)."""
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()

@@ -64,7 +64,7 @@ class PoolKeeper:
         self._in_use.add(pool)
         return pool
 
-    def give_back(self, pool: WorkerPool) -> None:
+    def put_back(self, pool: WorkerPool) -> None:
         """Keep a pool for the next iterator, or close it if it is not worth keeping."""
         self._in_use.discard(pool)
         timeout_s = pool.options.idle_timeout_s
@@ -89,7 +89,7 @@ class PoolKeeper:
         return PoolKeeper, ()  # a copy of a loader has its own workers
 
     def retire(self) -> None:
-        """Close the idle pools, and from now on each pool that an iterator gives back."""
+        """Close the idle pools, and from now on each pool that an iterator returns."""
         self._keeps = False
         _close_idle(self._idle)
 
@@ -104,7 +104,7 @@ class PoolKeeper:
 class _IdlePool:
     """A pool that no iterator uses, and a thread that waits for its time limit.
 
-    Only the thread disposes of the pool, unless `take` gets it first: whoever calls `expire` may
+    Only the thread disposes of the pool, unless `take` gets it first: the caller of `expire` may
     hold any lock, and may even be that thread, in a garbage collection. So it waits for nothing but
     the death of the workers.
     """

@@ -72,4 +72,4 @@ class PoolSession:
         if self._num_disposed_streams == len(self._jobs) and pool is not None:
             self._pool = None
             pool.end_session()
-            self._keeper.give_back(pool)
+            self._keeper.put_back(pool)
