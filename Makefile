@@ -36,7 +36,11 @@ check: $(VENV)/test.stamp ## Run the linter, the type checker and the word check
 
 # Packages whose words follow docs/glossary.md. The others are still to be rewritten.
 WORDS := _api/adapters _api/experimental _api/feeding _api/loader.py _checkpoint _cli _data _demo _io _metrics \
-	_engine/access _engine/blocks _engine/stateful python testing
+	_engine/access _engine/blocks _engine/stateful python testing _engine/tuning _engine/executors/scheduling \
+	$(addprefix _engine/stages/,base.py batch.py filter_limits.py ranges.py rechunk.py) \
+	$(addprefix _engine/executors/,base.py inline.py threads.py processes/threaded_reader.py) \
+	$(addprefix _engine/,handout.py settings.py skip_ledger.py stream.py warm_memory.py) \
+	$(addprefix _base/,background.py background_prefetch.py resumable_puller.py)
 
 bench: $(VENV)/bench.stamp ## Measure gristmill and its peers in one run (BENCH="--help" for more)
 	$(BIN)/python -m benchmarks $(BENCH)

@@ -1,4 +1,4 @@
-"""A block that is handed out to the user element by element."""
+"""Hand out a block to the user element by element."""
 
 from typing import final
 
@@ -11,8 +11,8 @@ class Handout:
     """The elements of a block that the user has not taken yet, and the cursors around them.
 
     A stream replaces it as a whole, in one assignment, and takes elements with `waiting.pop()`. So
-    at any moment, also when Ctrl-C interrupts the stream, the number of elements that wait says
-    which one was taken last.
+    at any moment, also when Ctrl-C interrupts the stream, the number of remaining elements
+    determines which one was taken last.
     """
 
     __slots__ = ("_lineage", "_start", "error", "waiting")
@@ -22,7 +22,7 @@ class Handout:
         self._start = start
         self._lineage = None if result is None else result.block.lineage
         self.error = None if result is None else result.error
-        """What the stream raises after the last element, if anything."""
+        """The error that the stream raises after the last element, if there is one."""
         self.waiting: list[Element] = [] if result is None else result.block.rows()[::-1]
         """The elements that were not taken yet, the next one last."""
 

@@ -1,4 +1,4 @@
-"""Stages: what runs in order, in the consumer, each pulling blocks from the one below."""
+"""Stages: the steps above the cut, which run in order, each pulling blocks from the one below."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -14,40 +14,44 @@ from gristmill.types import Cursor
 
 
 class Stage(ABC):
-    """Gives the blocks of a stream one after the other."""
+    """Returns the blocks of a stream one after the other."""
 
     @abstractmethod
     def pull(self) -> BlockResult | None:
-        """Give what comes next, perhaps no element at all; `None` at the end.
+        """Return the next block result, which may have no elements; `None` at the end.
 
-        After an error the stage may only be told to `seek`.
+        After an error only `seek` may follow.
         """
 
     @property
     @abstractmethod
     def start(self) -> Cursor:
-        """Where the stream begins."""
+        """The cursor at the beginning of the stream."""
 
     @abstractmethod
     def seek(self, cursor: Cursor) -> Cursor:
-        """Go on from a cursor, and forget what was read ahead; give the cursor in local numbers."""
+        """Continue from a cursor, and drop what was prefetched.
+
+        Returns:
+            The cursor by which the blocks of this stage number their elements from now on.
+        """
 
     @property
     @abstractmethod
     def needs_thread(self) -> bool:
-        """Whether it has to be pulled by a thread of its own, which Ctrl-C never hits."""
+        """Whether it has to be pulled by a background thread, which Ctrl-C never interrupts."""
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Make a `pull` in another thread end soon; the stage is closed or told to seek next."""
+        """Make a `pull` in another thread return soon; `seek` or `close` follows."""
 
     @abstractmethod
     def close(self) -> None:
-        """End whatever runs for it. Any thread may call this, also while another one pulls."""
+        """End its threads and processes. Any thread may call this, also while another one pulls."""
 
     @abstractmethod
     def dispose(self) -> None:
-        """Let go of everything, after `close`; whoever calls this has the stage to himself."""
+        """Release everything, after `close`. No other thread may use the stage."""
 
 
 @final
@@ -105,7 +109,7 @@ class UpperStage(Stage):
 
 @final
 class NamedStage(UpperStage):
-    """Another stage, whose work has a name in profiles."""
+    """A stage whose work has a name in profiles."""
 
     def __init__(self, parent: Stage, name: str) -> None:
         super().__init__(parent)
@@ -121,7 +125,7 @@ class NamedStage(UpperStage):
 
 @final
 class StepStage(UpperStage):
-    """Runs a step on each block from below."""
+    """Runs a step on each block of the stage below."""
 
     def __init__(
         self, run: Callable[[Block], BlockResult], parent: Stage, clock: StepClock
@@ -147,13 +151,13 @@ class StepStage(UpperStage):
 
 @final
 class CursorFilter:
-    """Drops what lies before a local cursor: pieces of a flat map that were already given."""
+    """Drops elements before a cursor: pieces of a flat map that were handed out before a seek."""
 
     def __init__(self, cursor: Cursor | None = None) -> None:
         self._cursor = cursor
 
     def drop(self, result: BlockResult) -> BlockResult:
-        """Give the outcome from the cursor on."""
+        """Return the block result from the cursor on."""
         cursor, block = self._cursor, result.block
         if cursor is None:
             return result

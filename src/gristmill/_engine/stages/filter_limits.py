@@ -1,7 +1,7 @@
-"""Watch how many elements filters leave out: far too many is mostly a mistake.
+"""Watch how many elements filters drop: dropping almost all of them is usually a mistake.
 
-Whoever runs a filter reports what came to it; here it is counted, in the order of the stream. So
-where an error stands depends on no block, no thread and no worker.
+The reader that runs a filter reports the elements that it saw. They are counted here, in the order
+of the stream, so that the position of an error does not depend on blocks, threads or workers.
 """
 
 import logging
@@ -21,16 +21,17 @@ from gristmill.types import Cursor
 logger = logging.getLogger("gristmill")
 
 NUM_WATCHED = 1000
-"""The share is of at least this many elements, as in Grain."""
+"""The share of dropped elements is computed over at least this many, as in Grain."""
 
 SECONDS_BETWEEN_WARNINGS = 60.0
+"""A filter warns at most this often."""
 
 _warned_at: dict[str, float] = {}
 
 
 @final
 class FilterLimitStage(UpperStage):
-    """Some steps with filters among them: `labels`, by the number of steps that stand on each."""
+    """Steps with filters among them. `labels` names each by the number of steps above it."""
 
     def __init__(self, parent: Stage, labels: dict[int, str], limits: FilterLimits) -> None:
         super().__init__(parent)
@@ -62,7 +63,7 @@ class FilterLimitStage(UpperStage):
 
 @final
 class _Count:
-    """Counts what comes to one filter."""
+    """Counts the elements that one filter sees and keeps."""
 
     def __init__(self, label: str, limits: FilterLimits) -> None:
         self._label = label
@@ -72,13 +73,13 @@ class _Count:
         self._last = -1
 
     def add(self, filter_counts: FilterCounts) -> tuple[int, FilterError] | None:
-        """Count on; where too few passed, give the error and the position it stands after."""
-        # Who takes over from another reads again what did not pass since the last that did.
+        """Add counts; return the error and the position before it, if too few elements passed."""
+        # Another strategy reads dropped elements since the last one that passed again.
         first = int(np.searchsorted(filter_counts.positions, self._last, side="right"))
         positions, has_passed = filter_counts.positions[first:], filter_counts.has_passed[first:]
         while len(positions):
             enough = min(len(positions), NUM_WATCHED - self._num_seen)
-            # All pieces of a record are seen together.
+            # All pieces of a record are counted together.
             last = int(positions[enough - 1])
             end = int(np.searchsorted(positions, last, side="right"))
             self._num_seen += end
@@ -90,35 +91,35 @@ class _Count:
         return None
 
     def _judge(self) -> FilterError | None:
-        filter_counts, passed = self._num_seen, self._num_passed
+        num_seen, num_passed = self._num_seen, self._num_passed
         self._num_seen = self._num_passed = 0
-        share = (filter_counts - passed) / filter_counts
-        told = f"{self._label} left out {100 * share:.2f} % of the last {filter_counts} elements."
+        share = (num_seen - num_passed) / num_seen
+        fact = f"{self._label} left out {100 * share:.2f} % of the last {num_seen} elements."
         if self._limits.raises_from and share >= self._limits.raises_from:
             return FilterError(
-                f"{told} `filter_raise_threshold_ratio` is {self._limits.raises_from}. Filter the "
+                f"{fact} `filter_raise_threshold_ratio` is {self._limits.raises_from}. Filter the "
                 "data beforehand, or raise the ratio or set it to None in `DatasetOptions`."
             )
         if self._limits.warns_from and share >= self._limits.warns_from:
-            _warn(self._label, told)
+            _warn(self._label, fact)
         return None
 
 
 def _up_to(position: int, block: Block) -> Block:
-    """Give the elements that are made of records up to a position."""
+    """Return the elements of records up to a position."""
     if not len(block):
         return block
     origins = block.lineage.sparse().origins[:, 0]
     return block[: int(np.searchsorted(origins, position, side="right"))]
 
 
-def _warn(label: str, told: str) -> None:
+def _warn(label: str, fact: str) -> None:
     now = time.monotonic()
     if now - _warned_at.get(label, -SECONDS_BETWEEN_WARNINGS) < SECONDS_BETWEEN_WARNINGS:
         return
     _warned_at[label] = now
     logger.warning(
-        "%s If that is as meant, filter the data beforehand, or set "
+        "%s If that is intended, filter the data beforehand, or set "
         "`filter_warn_threshold_ratio=None` in `DatasetOptions`.",
-        told,
+        fact,
     )
