@@ -1,4 +1,4 @@
-"""How a plan is to be run: what the user asked for."""
+"""Settings of a run: the options that the user chose."""
 
 from dataclasses import dataclass, field
 from typing import final
@@ -19,18 +19,18 @@ class Settings:
     multiprocessing: MultiprocessingOptions
     worker: WorkerOptions
     is_tuned: bool
-    """Whether the number of workers is to be found by measuring."""
+    """Whether the number of workers is found by measuring."""
     on_error: SkipErrors | None = None
     num_sent: int | None = None
-    """How many of the lowest steps workers may do; by default, all that they can."""
+    """How many of the lowest steps workers may run; by default, all that they can."""
     pools: PoolKeeper = field(default_factory=PoolKeeper)
     """Keeps worker processes between iterators."""
     session: PoolSession | None = None
-    """Worker processes that streams which run side by side share."""
+    """Worker processes that concurrent streams share."""
     num_concurrent_streams: int = 1
-    """How many streams run side by side, and share the threads that one would have."""
+    """How many streams run concurrently, and share the threads that one would have."""
     limits: FilterLimits | None = None
-    """How many elements each filter may leave out."""
+    """Limits on the share of elements that each filter may drop."""
     policy: TuningPolicy = DEFAULT_POLICY
     """The constants by which the stream adapts to what it measures."""
 

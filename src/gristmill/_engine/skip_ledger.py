@@ -38,14 +38,14 @@ class SkipLedger:
         return tuple(entry for entry in self._entries if entry[0] <= cursor)
 
     def add(self, result: BlockResult) -> BlockResult:
-        """Enter the records that were skipped in a block.
+        """Add the records that were skipped in a block.
 
         Returns:
             The result; if a record exceeds the budget, cut before that record, with its error.
         """
         for skip in sorted(result.skips, key=lambda skip: skip.cursor):
             if self._entries and skip.cursor <= self._entries[-1][0]:
-                continue  # entered before: the records from here on have been read twice
+                continue  # added before: after a seek, records are read again
             if len(self._entries) >= self._budget:
                 add_note_once(
                     skip.error,

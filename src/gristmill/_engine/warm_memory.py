@@ -1,4 +1,4 @@
-"""Have the allocator keep what batches need again and again."""
+"""Make the allocator keep the memory of batches that were freed."""
 
 from functools import cache
 
@@ -7,10 +7,10 @@ import numpy as np
 
 @cache
 def keep_memory_warm() -> None:
-    """Make the allocator keep the memory of batches that are gone for those that come.
+    """Make the allocator keep the memory of freed batches for the next ones.
 
-    By default glibc returns free memory beyond 128 kB to the system, and a batch of 100 kB in
-    fresh pages takes three times as long as in used ones. It keeps as much as twice the largest
-    block that was ever freed, so one is freed here, without having been touched.
+    By default glibc returns free memory beyond 128 kB to the system, and filling a batch of 100 kB
+    in fresh pages takes three times as long as in used ones. It keeps up to twice the size of the
+    largest allocation that was ever freed. So this frees one, without having touched its pages.
     """
     np.empty(16 << 20, dtype=np.uint8)

@@ -11,10 +11,6 @@ from dataclasses import dataclass, replace
 
 from gristmill._engine.tuning.block_size import BlockSize, first_block_size, next_block_size
 from gristmill._engine.tuning.executor_choice import (
-    EndTrial,
-    ExecutorChoice,
-    Strategy,
-    Try,
     after_probe,
     begin_trial,
     first_choice,
@@ -30,6 +26,7 @@ from gristmill._engine.tuning.prefetch_choice import (
     after_request,
     choose_thread,
 )
+from gristmill._engine.tuning.strategy import EndTrial, ExecutorChoice, Strategy, Try
 from gristmill._engine.tuning.window import Window, add_block, next_window, window_after_switch
 
 TURNS_FACTOR = 1.25

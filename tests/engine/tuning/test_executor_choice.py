@@ -6,10 +6,6 @@ from dataclasses import replace
 import pytest
 
 from gristmill._engine.tuning.executor_choice import (
-    EndTrial,
-    ExecutorChoice,
-    Strategy,
-    Try,
     after_probe,
     begin_trial,
     first_choice,
@@ -19,6 +15,7 @@ from gristmill._engine.tuning.executor_choice import (
 )
 from gristmill._engine.tuning.measure import BlockStats
 from gristmill._engine.tuning.policy import TuningPolicy
+from gristmill._engine.tuning.strategy import EndTrial, ExecutorChoice, Strategy, Try
 from gristmill._engine.tuning.window import Window, add_block, next_window, window_after_switch
 from tests.engine.tuning.simulator import (
     INLINE,

@@ -34,14 +34,14 @@ class InlineExecutor(Executor):
         positions = self._submitted.popleft()
         num_collections = count_collections()
         result = self._read(positions)
-        stats = computed_stats(
+        result.stats = computed_stats(
             num_elements=len(result.block),
             num_positions=len(positions),
             wall_s=result.seconds,
             has_waited=result.has_waited,
             num_collections=count_collections() - num_collections,
         )
-        return result.with_stats(stats)
+        return result
 
     def cancel(self) -> None:
         self._submitted.clear()

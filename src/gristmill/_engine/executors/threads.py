@@ -173,11 +173,11 @@ def _compute(read: Callable[[range], BlockResult], task: _Task) -> BlockResult:
     waited_s = unexplained_wait_s(
         wall_s=watch.wall_s, cpu_s=watch.cpu_s, num_concurrent=task.num_concurrent
     )
-    stats = BlockStats(
+    result.stats = BlockStats(
         num_elements=len(result.block),
         num_positions=len(task.positions),
         wall_s=watch.wall_s,
         cpu_s=watch.cpu_s,
         waited_s=waited_s,
     )
-    return result.with_stats(stats)
+    return result

@@ -1,4 +1,4 @@
-"""Batches of elements that arrive in order."""
+"""Form batches of elements in the order of the stream."""
 
 import time
 from typing import final
@@ -15,7 +15,7 @@ from gristmill.types import Cursor
 
 @final
 class BatchStage(UpperStage):
-    """Stacks elements in the order in which they arrive; keeps those of an incomplete batch."""
+    """Stacks elements in their order, and keeps those of an incomplete batch for the next block."""
 
     def __init__(self, node: BatchNode, parent: Stage, clock: StepClock) -> None:
         super().__init__(parent)

@@ -17,9 +17,6 @@ from gristmill._engine.executors.processes.executor import ProcessExecutor
 from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.tuning.executor_choice import (
-    EndTrial,
-    Strategy,
-    Try,
     after_probe,
     begin_trial,
     first_choice,
@@ -30,6 +27,7 @@ from gristmill._engine.tuning.executor_choice import (
 from gristmill._engine.tuning.interpreter_probe import InterpreterProbe
 from gristmill._engine.tuning.measure import BlockStats, has_mostly_waited
 from gristmill._engine.tuning.policy import TuningPolicy
+from gristmill._engine.tuning.strategy import EndTrial, Strategy, Try
 from gristmill._engine.tuning.window import add_block, next_window, window_after_switch
 from gristmill._metrics.counters import Counters
 from gristmill.errors import GristmillError, UnsendableError
@@ -106,7 +104,7 @@ class AutotunedStage(Stage):
         if len(result.block):
             self._cursor = result.block.lineage.after(len(result.block) - 1)
         if isinstance(result.error, UnsendableError) and self._choice.current.kind == "processes":
-            self._give_up_processes(result.error)
+            self._stop_using_processes(result.error)
             return replace(result, error=None)
         if result.error is not None:
             return result
@@ -161,9 +159,8 @@ class AutotunedStage(Stage):
             cpu_s=0.0 if computed is None else computed.cpu_s,
             waited_s=0.0 if computed is None else computed.waited_s,
         )
-        self._window = window = add_block(
-            self._window, stats, self._policy, is_settled=self._is_settled(ready_at)
-        )
+        is_settled = self._previous is None or self._is_settled(self._previous, ready_at)
+        self._window = window = add_block(self._window, stats, self._policy, is_settled=is_settled)
         if is_conclusive(self._choice, window, self._policy):
             self._choice, decision = judge(self._choice, window, self._policy)
             self._window = next_window(window)
@@ -173,11 +170,8 @@ class AutotunedStage(Stage):
             elif decision is not None:
                 self._begin_trial(decision)
 
-    def _is_settled(self, now: float) -> bool:
+    def _is_settled(self, previous: ThreadExecutor, now: float) -> bool:
         """Return whether the threads of the strategy before have finished what they had begun."""
-        previous = self._previous
-        if previous is None:
-            return True
         is_over = now - self._window.begins_at > self._policy.max_settle_s
         if not is_over and not previous.is_idle:
             return False
@@ -284,7 +278,7 @@ class AutotunedStage(Stage):
             if strategy in self._opened:
                 self._close(strategy)
 
-    def _give_up_processes(self, reason: BaseException) -> None:
+    def _stop_using_processes(self, reason: BaseException) -> None:
         """Continue inline, because an element cannot be sent from a worker to this process."""
         self._run_on(self._choice.strategies[0])
         self._rule_out([one for one in self._openers if one.kind == "processes"], reason)

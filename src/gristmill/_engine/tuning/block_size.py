@@ -72,14 +72,18 @@ def first_block_size(
 
 def next_block_size(state: BlockSize, stats: BlockStats, policy: TuningPolicy) -> BlockSize:
     """Return the size of the next block, from what the last one took."""
-    num_until_near = _num_until_near(state, stats, policy)
-    limit, num_collected, num_until_growth = _limit(state, stats, policy)
+    num_until_near = _num_until_near(state, stats, policy) if state.reads_many else 0
     target_s = state.target_s * (policy.remote_block_factor if num_until_near else 1)
     size, seconds = state.size, stats.wall_s
     if seconds < target_s / 2 and stats.num_positions == size:
         size *= policy.fast_block_growth if seconds < target_s / 16 else policy.block_growth
     elif seconds > policy.block_shrink_above * target_s and stats.num_positions <= size:
         size = max(1, size // 2)
+    limit, num_collected, num_until_growth = state.max_limit, 0, 0
+    if stats.num_collections or state.num_collected or state.limit != state.max_limit:
+        limit, num_collected, num_until_growth = _limit(state, stats, policy)
+    elif min(size, limit) == state.size and num_until_near == state.num_until_near:
+        return state  # as usual
     return BlockSize(
         min(size, limit),
         state.target_s,
@@ -93,7 +97,7 @@ def next_block_size(state: BlockSize, stats: BlockStats, policy: TuningPolicy) -
 
 
 def _num_until_near(state: BlockSize, stats: BlockStats, policy: TuningPolicy) -> int:
-    if state.reads_many and has_mostly_waited(stats, policy):
+    if has_mostly_waited(stats, policy):
         return policy.remote_forget_blocks
     return max(0, state.num_until_near - 1)
 

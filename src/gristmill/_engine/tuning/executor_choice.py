@@ -4,109 +4,19 @@ The objective is elements per second that the consumer can use, then memory and 
 strategy wins if it is as fast. Strategies are compared by trials. For a moment the stream runs on
 another strategy, its speed is measured, and the stream stays there or returns.
 
-Nothing that was learned lasts. Trials are repeated at growing intervals, and soon if the data
-change: a first record that waited, a cold page cache or a slow first epoch are forgotten within
-seconds. What trials cost is limited by a budget, and the cost of a trial is predicted from the time
-that elements would take inline.
+Nothing that was learned is final. Trials are repeated at growing intervals, and soon if the data
+change: a first record that waited, a cold page cache or a slow first epoch are unlearned within
+seconds. A budget limits what trials cost. The cost of a trial is predicted from the time that
+elements would take inline.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias, final
+from dataclasses import replace
 
 from gristmill._engine.tuning.measure import is_mostly_waiting
 from gristmill._engine.tuning.policy import TuningPolicy
+from gristmill._engine.tuning.strategy import Decision, EndTrial, ExecutorChoice, Strategy, Try
 from gristmill._engine.tuning.window import Window
-
-
-class Strategy(NamedTuple):
-    """An execution strategy: a kind of executor and its size.
-
-    >>> print(Strategy("inline", 1), Strategy("threads", 4))
-    inline 4 threads
-    """
-
-    kind: str
-    """`"inline"`, `"threads"` or `"processes"`."""
-    size: int
-    """Number of threads or processes."""
-
-    def __str__(self) -> str:
-        return self.kind if self.kind == "inline" else f"{self.size} {self.kind}"
-
-    def is_smaller(self, other: "Strategy") -> bool:
-        """Return whether this one needs less memory and fewer cores than `other`."""
-        return self.kind in ("inline", other.kind) and self.size < other.size
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Try:
-    """Start a trial as soon as the strategy is ready."""
-
-    strategy: Strategy
-    needs_probe: bool
-    """Whether to probe first if the code releases the interpreter lock, and give up if not."""
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class EndTrial:
-    """A trial has ended."""
-
-    run: Strategy
-    """The strategy that was better. The stream runs on it from now on."""
-    retire: Strategy
-    """The other one."""
-    rate: float
-    """Elements per second during the trial."""
-    previous_rate: float
-    """Elements per second before it."""
-
-
-Decision: TypeAlias = Try | EndTrial | None
-"""What to do now. `None`: continue."""
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class ExecutorChoice:
-    """The strategy of a stream, and what was learned about the others."""
-
-    strategies: tuple[Strategy, ...]
-    """The strategies that can be used, inline first, those of one kind together."""
-    best: Strategy
-    """The strategy to use, as far as is known."""
-    current: Strategy
-    """The strategy that the stream runs on: during a trial, not the best."""
-    interval_s: float
-    """Time until the next trial."""
-    budget_s: float
-    """Time that trials may still cost."""
-    next: Try | None = None
-    """The next trial, while its strategy gets ready."""
-    order: tuple[Strategy, ...] = ()
-    """Strategies that were tried, the last one last."""
-    best_rate: float = 0.0
-    """Elements per second on the best strategy, in its last window."""
-    best_serial_s: float = 0.0
-    """Seconds per element inline, in the same window."""
-    block_elements: float = 0.0
-    """Elements of a block on the best strategy."""
-    since_trial_s: float = 0.0
-    """Time on the best strategy since the last trial."""
-    starved_s: float = 0.0
-    """Part of that time in windows in which the consumer mostly waited."""
-    reference: tuple[float, float] | None = None
-    """Elements per second, and seconds per element inline, when the last trial failed or was found
-    to be useless."""
-    num_changed: int = 0
-    """Windows in a row that differ from the reference."""
-
-    @property
-    def is_trial(self) -> bool:
-        """Whether the stream runs on a strategy that is being tried."""
-        return self.current != self.best
 
 
 def first_choice(
@@ -140,8 +50,7 @@ def is_conclusive(choice: ExecutorChoice, window: Window, policy: TuningPolicy) 
         return window.rate < policy.early_stop_ratio * choice.best_rate
     if window.seconds_since_settled < min_s:
         return False
-    # With the block that is being computed it would still be too slow. Short blocks may only have
-    # to reach their size.
+    # Even with one more block it would be too slow. Short blocks may not have reached their size.
     has_long_blocks = window.seconds >= policy.warm_up_s * window.num_blocks > 0
     ratio = policy.early_stop_ratio if has_long_blocks else policy.abort_ratio
     num_possible = window.num_since_settled + choice.block_elements
@@ -286,8 +195,8 @@ def _end_trial(
 def _candidates(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> list[Strategy]:
     """Return the strategies that may be tried, the one that was not tried for longest first.
 
-    Of several that were never tried, inline is first, as it is what the others are worth comparing
-    with, then those that may be faster, then those that may be as fast with less.
+    Of several that were never tried, inline is first, as the baseline for the others, then those
+    that may be faster, then those that may be as fast with fewer threads or processes.
     """
     candidates = _neighbors(choice)
     if choice.best.kind == "inline" and _is_waiting(window, policy):
@@ -306,8 +215,8 @@ def _neighbors(choice: ExecutorChoice) -> list[Strategy]:
     """Return inline, the next smaller and larger strategies, and the first one of other kinds."""
     inline, best = choice.strategies[0], choice.best
     row = [inline, *(one for one in _of_kind(choice.strategies, best.kind) if one != inline)]
-    place = row.index(best)
-    near = [*row[:1], *row[max(0, place - 1) : place], *row[place + 1 : place + 2]]
+    number = row.index(best)
+    near = [*row[:1], *row[max(0, number - 1) : number], *row[number + 1 : number + 2]]
     others = [
         _of_kind(choice.strategies, kind)[0]
         for kind in dict.fromkeys(strategy.kind for strategy in choice.strategies)
@@ -338,7 +247,7 @@ def _may_help(
 def _expected_loss_s(choice: ExecutorChoice, strategy: Strategy, policy: TuningPolicy) -> float:
     """Return the time that a failed trial would probably lose.
 
-    The strategy is at best as fast as elements take inline, for each of its threads or processes.
+    Each thread or process of the strategy is assumed to be as fast as inline.
     """
     serial_s = choice.best_serial_s
     if not serial_s or strategy.size / serial_s >= choice.best_rate:

@@ -129,7 +129,7 @@ class TaskWindow:
             self._num_blocks_since_late = 0
             self._max_blocks = shrunk_max_blocks(self._limits)
         result = self._result(task)
-        stats = computed_stats(
+        result.stats = stats = computed_stats(
             num_elements=len(result.block),
             num_positions=len(task.positions),
             wall_s=result.seconds,
@@ -137,7 +137,7 @@ class TaskWindow:
             num_bytes=task.num_bytes,
         )
         self._typical_s += self._policy.typical_block_weight * (stats.wall_s - self._typical_s)
-        return result.with_stats(stats)
+        return result
 
     def _result(self, task: Task) -> BlockResult:
         needed = task.num_bytes / len(task.positions)
