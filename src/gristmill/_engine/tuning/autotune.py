@@ -265,8 +265,9 @@ class AutotunedStage(Stage):
     def _close(self, strategy: Strategy) -> None:
         """Close a strategy. All those with threads share one stage, which stays open."""
         self._retired.pop(strategy, None)
-        stage, _ = self._opened.pop(strategy)
-        if strategy.kind == "processes":
+        stage, executor = self._opened.pop(strategy)
+        if isinstance(executor, ProcessExecutor):
+            executor.discard_workers()
             stage.close()
             stage.dispose()
 

@@ -169,7 +169,11 @@ def test_the_next_session_does_not_get_the_replies_of_the_last(
     workers: list[set[int]] = []
     for first in (0, 50, 20):
         executor = ProcessExecutor(
-            cut, new_session(keeper), buffer_size=1, read=ReadOptions(num_threads=0)
+            cut,
+            new_session(keeper),
+            buffer_size=1,
+            read=ReadOptions(num_threads=0),
+            policy=DEFAULT_POLICY,
         )
         for number in range(first, first + 40, 10):
             executor.submit(range(number, number + 10))
@@ -188,7 +192,9 @@ def test_a_failure_ends_the_pool(keeper: PoolKeeper, make_cut: MakeCut):
 
     for _ in range(2):
         session = new_session(keeper, worker_init_fn=fail)
-        executor = ProcessExecutor(make_cut(range(5)), session, buffer_size=1, read=ReadOptions())
+        executor = ProcessExecutor(
+            make_cut(range(5)), session, buffer_size=1, read=ReadOptions(), policy=DEFAULT_POLICY
+        )
         executor.submit(range(5))
 
         result = executor.collect(has_more=False)

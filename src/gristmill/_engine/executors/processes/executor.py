@@ -68,6 +68,10 @@ class ProcessExecutor(Executor):
             self._pool.wait(left_s)
         return True
 
+    def discard_workers(self) -> None:
+        """Let the workers end with this executor, instead of keeping them for the next one."""
+        self._session.keeps_workers = False
+
     def take_failure(self) -> BaseException | None:
         """Return the reason why the workers cannot start, if there is one, and forget it."""
         return self._pool.take_failure()

@@ -64,11 +64,11 @@ class PoolKeeper:
         self._in_use.add(pool)
         return pool
 
-    def put_back(self, pool: WorkerPool) -> None:
+    def put_back(self, pool: WorkerPool, *, keep: bool = True) -> None:
         """Keep a pool for the next iterator, or close it if it is not worth keeping."""
         self._in_use.discard(pool)
         timeout_s = pool.options.idle_timeout_s
-        if not (self._keeps and pool.is_usable and timeout_s):
+        if not (keep and self._keeps and pool.is_usable and timeout_s):
             _end(pool)
             return
         for other in [idle for idle in list(self._idle) if idle.key == pool.key]:

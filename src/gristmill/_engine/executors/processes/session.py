@@ -24,6 +24,8 @@ class PoolSession:
         self.num_workers = num_workers
         self.options = options
         self.counters = counters
+        self.keeps_workers = True
+        """Whether the workers are kept for the next iterator."""
         self._keeper = keeper
         self._jobs: list[Job] = []
         self._pool: WorkerPool | None = None
@@ -72,4 +74,4 @@ class PoolSession:
         if self._num_disposed_streams == len(self._jobs) and pool is not None:
             self._pool = None
             pool.end_session()
-            self._keeper.put_back(pool)
+            self._keeper.put_back(pool, keep=self.keeps_workers)
