@@ -135,7 +135,9 @@ class AutotunedStage(Stage):
             stage.close()
 
     def dispose(self) -> None:
-        for stage, _ in self._opened.values():
+        for strategy, (stage, executor) in self._opened.items():
+            if isinstance(executor, ProcessExecutor) and strategy != self._choice.best:
+                executor.discard_workers()
             stage.close()  # again: one may have been opened after `close`
             stage.dispose()
 
