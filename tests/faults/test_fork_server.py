@@ -13,7 +13,7 @@ from tests.faults.scripts import Script
 Run = Callable[..., Script]
 
 START = """
-    import os, pathlib, random, sys, threading
+    import os, pathlib, random, sys, threading, time
     import numpy as np
     from gristmill import DataLoader, IndexSampler, WorkerOptions
     from gristmill.errors import WorkerError
@@ -68,11 +68,15 @@ def test_later_epochs_a_break_and_an_evaluation_use_the_same_processes(script: R
     loader, evaluation = make(range(50)), make(range(9))
     keeper = loader._pipeline.settings.pools
     list(loader)
+    while not keeper._idle:
+        time.sleep(0.001)
     before = pids()
     for epoch in range(3):
         for n in loader:
             if n == 7:
                 break
+        while not keeper._idle:  # a thread returns the workers
+            time.sleep(0.001)
         assert list(evaluation) == list(range(9))
         iterator = iter(loader)
         next(iterator)
@@ -81,6 +85,8 @@ def test_later_epochs_a_break_and_an_evaluation_use_the_same_processes(script: R
         iterator.set_state(state)
         assert list(iterator) == list(range(1, 50))
         del iterator
+        while not keeper._idle:
+            time.sleep(0.001)
         print(pids() == before)
     """,
             "-W",
