@@ -455,11 +455,12 @@ def test_where_processes_are_slower_it_stays_inline_and_ends_them(keep_tried_s: 
     before = set(workers_of(os.getpid()))
 
     with iter(with_policy(loader, policy)) as iterator:
-        assert list(iterator) == [_compute(number) for number in range(15)]
+        head = list(islice(iterator, 14))
         tuned: Any = iterator._run.stream._stage
+        has_workers = bool(set(workers_of(os.getpid())) - before)
+        assert [*head, *iterator] == [_compute(number) for number in range(15)]
         assert tuned._choice.best.kind == "inline"
         assert [one.kind for one in tuned._choice.order] == ["processes"]
-        has_workers = bool(set(workers_of(os.getpid())) - before)
 
     assert has_workers == (keep_tried_s > 0)
     assert set(workers_of(os.getpid())) == before

@@ -10,6 +10,7 @@ pools is one atomic operation.
 """
 
 import contextlib
+import threading
 import time
 import weakref
 from collections.abc import Sequence
@@ -68,15 +69,21 @@ class PoolKeeper:
         """Keep a pool for the next iterator, or close it if it is not worth keeping."""
         self._in_use.discard(pool)
         timeout_s = pool.options.idle_timeout_s
-        if not (keep and self._keeps and pool.is_usable and timeout_s):
+        is_exiting = not threading.main_thread().is_alive()  # no thread may be started any more
+        is_worth_it = keep and self._keeps and pool.is_usable and timeout_s > 0
+        if is_exiting or not is_worth_it:
             _end(pool)
             return
         for other in [idle for idle in list(self._idle) if idle.key == pool.key]:
             if _remove(self._idle, other):  # of an iterator that ran at the same time
                 other.expire()
         idle = _IdlePool(pool, self._idle)
-        idle.watch()
         self._idle.append(idle)
+        try:
+            idle.watch()
+        except (RuntimeError, MemoryError):  # the system allows no more threads
+            if _remove(self._idle, idle):
+                _end(pool)
         if not self._keeps:  # since a moment ago
             _close_idle(self._idle)
 
@@ -125,7 +132,8 @@ class _IdlePool:
         """End the thread, and return the pool. The caller has removed this from the list."""
         self._is_wanted = True
         self._pool.wake()
-        self._thread.join()
+        if self._thread.ident is not None:  # else it will see at its start that it is not needed
+            self._thread.join()
         return self._pool
 
     def expire(self) -> None:

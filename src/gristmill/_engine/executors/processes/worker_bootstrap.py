@@ -49,7 +49,8 @@ def serve(control: int) -> None:
         die_with(lifeline)
         run(channel)
 
-    fork_server_main.serve(socket.socket(fileno=control), run_forked)
+    with socket.socket(fileno=control) as connection:
+        fork_server_main.serve(connection, run_forked)
 
 
 def die_with(lifeline: int) -> None:
