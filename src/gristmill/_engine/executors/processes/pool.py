@@ -74,6 +74,8 @@ class WorkerPool:
             os.close(payload.descriptor)
             raise
         self._failure: BaseException | None = None
+        self.is_ending = False
+        """Whether the session is about to return it to the keeper."""
         self._is_closed = False
         self._is_disposed = False
 
@@ -86,12 +88,15 @@ class WorkerPool:
         """
         self._jobs = jobs
         self._counters = counters
+        self.is_ending = False
         self._restarts = RestartLimit(self.options.max_restarts)
 
     def end_session(self) -> None:
         """Drop the tasks that workers have, and what refers to the session."""
-        for withdrawal in self.scheduler.withdraw_all():
-            self._workers[withdrawal.worker].withdraw_task(withdrawal.task)
+        withdrawals = self.scheduler.withdraw_all()
+        if self.is_usable:  # in a fork of the parent, the channels are closed
+            for withdrawal in withdrawals:
+                self._workers[withdrawal.worker].withdraw_task(withdrawal.task)
         self._jobs, self._counters = (), Counters()
 
     @property

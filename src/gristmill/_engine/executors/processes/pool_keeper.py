@@ -14,9 +14,11 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
+from queue import Empty, SimpleQueue
 from typing import Self, TypeAlias, final
 
 from gristmill._base.background import Background
+from gristmill._engine.executors.ipc.plan_payload import PickledPlan
 from gristmill._engine.executors.processes import launcher
 from gristmill._engine.executors.processes.job import Job, pickle_jobs, write_payload
 from gristmill._engine.executors.processes.pool import WorkerPool
@@ -29,6 +31,9 @@ TRIM_AFTER_S = 1.0
 _TRIM_TIMEOUT_S = 1.0
 """How long to wait for workers to return memory: one may still compute its last task."""
 
+_RETURN_TIMEOUT_S = 0.2
+"""How long to wait for a pool that an iterator is about to return: as long as a new one takes."""
+
 _PoolKey: TypeAlias = tuple[int, WorkerOptions, tuple[str, ...]]
 """The number of workers, their options, and where the user wrote the plans."""
 
@@ -40,6 +45,8 @@ class PoolKeeper:
     def __init__(self) -> None:
         self._idle: list[_IdlePool] = []
         self._in_use: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+        self._returning: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+        self._returned: SimpleQueue[None] = SimpleQueue()  # its `put` needs no lock
         self._keeps = True
         weakref.finalize(self, _close_idle, self._idle)
 
@@ -53,21 +60,48 @@ class PoolKeeper:
         launcher.prepare()  # it starts while the plans are pickled
         plan = pickle_jobs(options.worker_init_fn, jobs)
         key = (num_workers, options, tuple(job.cut.plan.site for job in jobs))
+        pool = self._take_idle(plan, key)
+        if pool is None and self._wait_for_return(key):
+            pool = self._take_idle(plan, key)
+        if pool is None:
+            pool = WorkerPool(write_payload(plan), key, num_workers=num_workers, options=options)
+        self._in_use.add(pool)
+        return pool
+
+    def _take_idle(self, plan: PickledPlan, key: _PoolKey) -> WorkerPool | None:
         for idle in [idle for idle in list(self._idle) if idle.key == key]:
             if not _remove(self._idle, idle):
                 continue  # it has just expired
             pool = idle.take()
             if pool.is_usable and not pool.has_lost_workers and plan.is_in(pool.payload):
-                self._in_use.add(pool)
                 return pool
             _end(pool)
-        pool = WorkerPool(write_payload(plan), key, num_workers=num_workers, options=options)
-        self._in_use.add(pool)
-        return pool
+        return None
+
+    def _wait_for_return(self, key: _PoolKey) -> bool:
+        """Wait for an iterator that was just closed to return its pool; return whether one did.
+
+        After a `break`, the thread of the iterator returns the pool while the next one begins.
+        """
+        deadline = time.monotonic() + _RETURN_TIMEOUT_S
+        while any(pool.key == key and pool.is_ending for pool in [*self._in_use, *self._returning]):
+            try:
+                self._returned.get(timeout=max(0.0, deadline - time.monotonic()))
+            except Empty:
+                return False
+            if any(idle.key == key for idle in list(self._idle)):
+                return True
+        return bool(self._idle)
 
     def put_back(self, pool: WorkerPool, *, keep: bool = True) -> None:
         """Keep a pool for the next iterator, or close it if it is not worth keeping."""
+        self._returning.add(pool)
         self._in_use.discard(pool)
+        self._put_back(pool, keep=keep)
+        self._returning.discard(pool)
+        self._returned.put(None)
+
+    def _put_back(self, pool: WorkerPool, *, keep: bool) -> None:
         timeout_s = pool.options.idle_timeout_s
         is_exiting = not threading.main_thread().is_alive()  # no thread may be started any more
         is_worth_it = keep and self._keeps and pool.is_usable and timeout_s > 0

@@ -60,7 +60,10 @@ class PoolSession:
     def close_stream(self) -> None:
         """Let no stream be added any more. Any thread may call this."""
         self._has_closed_stream = True
-        self.wake()
+        pool = self._pool
+        if pool is not None:
+            pool.is_ending = True
+            pool.wake()
 
     def wake(self) -> None:
         """Make the pool's `wait` in another thread return. Any thread may call this."""
