@@ -125,7 +125,7 @@ def _is_protocol(kind: type) -> bool:
 STATE = "close get_state load save set_state start_prefetch"
 STEPS = "apply batch filter map map_with_index parents pipe random_map seed"
 MEMBERS = {
-    gristmill.DataLoader: "multiprocessing_options read_options stats",
+    gristmill.DataLoader: "close multiprocessing_options read_options stats",
     gristmill.DataLoaderIterator: f"{STATE} skipped stats",
     gristmill.DatasetIterator: STATE,
     gristmill.FeedIterator: f"{STATE} stats",

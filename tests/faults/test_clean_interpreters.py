@@ -191,7 +191,9 @@ print(list(load(range(4), num_epochs=1, transformations=[elsewhere.twice], worke
     assert (done.out, done.err) == ("[0, 2, 4, 6]\n", "")
 
 
-def test_no_jax_is_imported_for_us(make_loader: MakeLoader):
+def test_no_jax_is_imported_for_us(make_loader: MakeLoader, monkeypatch: pytest.MonkeyPatch):
+    # With a fork server of its own: others have imported modules for earlier tests.
+    monkeypatch.setenv("GRISTMILL_TEST", "imports")
 
     def modules(_: int) -> list[str]:
         return sorted(set(sys.modules) & {"jax", "jaxlib", "grain", "pytest", "tests"})

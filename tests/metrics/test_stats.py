@@ -16,6 +16,7 @@ ONE = Stats(
     num_skipped=1,
     executor="processes",
     num_workers=2,
+    worker_start="forked",
     num_restarts=3,
     num_blocks_ready=4,
     num_blocks_in_flight=5,

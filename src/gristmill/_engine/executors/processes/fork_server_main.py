@@ -79,9 +79,12 @@ def serve(control: socket.socket, run_worker: Callable[[int, int], None]) -> Non
     barrier = _JaxBarrier()
     retired = _find_hazard("numpy")
     while True:
-        packet, descriptors, _, _ = socket.recv_fds(
-            control, REQUEST_BYTES, 5, socket.MSG_CMSG_CLOEXEC
-        )
+        try:
+            packet, descriptors, _, _ = socket.recv_fds(
+                control, REQUEST_BYTES, 5, socket.MSG_CMSG_CLOEXEC
+            )
+        except ConnectionError:  # the parent ended while it sent a request
+            break
         if not packet:
             break
         request = json.loads(packet)
