@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -391,6 +392,35 @@ def test_a_source_that_waits_is_given_to_all_threads_after_the_first_record(
 
 def _numbers(element: Any) -> list[int]:
     return [element] if isinstance(element, int) else element.tolist()
+
+
+class WaitsAtFirst:
+    """Takes long to open, and no time afterwards."""
+
+    def __len__(self) -> int:
+        return 10**9
+
+    def __getitem__(self, index: int) -> int:
+        if index == 0:
+            threading.Event().wait(WAIT_S)
+        return index
+
+
+def test_a_source_that_waits_only_at_first_is_read_inline_after_a_while():
+    deadline = time.monotonic() + PATIENCE_S
+    strategies: list[str] = []
+
+    with iter(loader_of(WaitsAtFirst(), gm.Batch(32))) as iterator:
+        tuned: Any = iterator._run.stream._stage
+        for number, batch in enumerate(iterator):
+            assert batch[0] == 32 * number
+            strategies.append(str(tuned._stage._choice.best))
+            has_returned = "16 threads" in strategies and strategies[-1] == "inline"
+            if has_returned or time.monotonic() > deadline:
+                break
+
+    assert "16 threads" in strategies
+    assert strategies[-1] == "inline"
 
 
 class Together:
