@@ -12,6 +12,8 @@ import pytest
 
 from gristmill import DataLoader, IndexSampler
 from gristmill._engine.executors.processes import launcher
+from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
 from tests.faults.processes import (
     disregard_mappings,
     fork_servers_of,
@@ -74,7 +76,13 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
     if HAS_FAILED in request.node.stash:
         return
     gc.collect()
-    until(lambda: set(workers_of(me)) <= workers, "the workers are gone")
+    try:
+        until(lambda: set(workers_of(me)) <= workers, "the workers are gone")
+    except AssertionError as error:
+        for each in gc.get_objects():
+            if isinstance(each, WorkerPool | PoolKeeper):
+                error.add_note(f"{each} {vars(each)}")
+        raise
     launcher.prepare()  # lets go of a server that is out of date
     until(lambda: len(fork_servers_of(me)) <= max(1, len(servers)), "one fork server is left")
     until(lambda: set(threading.enumerate()) <= threads, "the threads are gone")

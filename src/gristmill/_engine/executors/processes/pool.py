@@ -74,6 +74,7 @@ class WorkerPool:
             os.close(payload.descriptor)
             raise
         self._failure: BaseException | None = None
+        self._is_idle = False
         self.is_ending = False
         """Whether the session is about to return it to the keeper."""
         self._is_closed = False
@@ -86,6 +87,7 @@ class WorkerPool:
             jobs: The jobs, for the errors that name their records.
             counters: Where restarts are counted.
         """
+        self._is_idle = False
         self._jobs = jobs
         self._counters = counters
         self.is_ending = False
@@ -97,6 +99,7 @@ class WorkerPool:
         if self.is_usable:  # in a fork of the parent, the channels are closed
             for withdrawal in withdrawals:
                 self._workers[withdrawal.worker].withdraw_task(withdrawal.task)
+        self._is_idle = True
         self._jobs, self._counters = (), Counters()
 
     @property
@@ -289,6 +292,8 @@ class WorkerPool:
 
         self.scheduler.remove_worker(dead.number, explain=explain)
         del self._workers[dead.number]
+        if self._is_idle:  # the next session starts another one
+            return
         if self._failure is not None:  # the worker reported why it ended
             return
         if dead.was_refused:  # the fork server forks no more; the next process starts elsewhere
