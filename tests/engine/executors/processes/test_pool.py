@@ -109,7 +109,9 @@ def test_idle_workers_return_their_memory(make_pool: MakePool):
 
 
 def test_closed_and_disposed_a_pool_leaves_nothing(make_pool: MakePool):
-    make_pool().start()
+    other = make_pool()
+    other.start()
+    until(lambda: other.is_ready, "its workers have started")
     before, descriptors = set(workers_of(os.getpid())), num_descriptors(os.getpid())
     pool = make_pool()
     pool.start()
@@ -118,5 +120,5 @@ def test_closed_and_disposed_a_pool_leaves_nothing(make_pool: MakePool):
     pool.dispose()
     pool.dispose()
 
-    assert set(workers_of(os.getpid())) <= before
+    until(lambda: set(workers_of(os.getpid())) <= before, "the workers are gone")
     assert num_descriptors(os.getpid()) == descriptors

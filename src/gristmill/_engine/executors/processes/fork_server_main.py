@@ -117,9 +117,11 @@ class _Children:
     def reap(self, _signal: int, _frame: FrameType | None) -> None:
         """Report the workers that have ended."""
         for pid in list(self.status_pipes):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                self._report(pid, status)
+            # Another signal may interrupt this function, and report a worker first.
+            with contextlib.suppress(ChildProcessError):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    self._report(pid, status)
 
     def wait(self) -> None:
         """Wait until all workers have ended."""
