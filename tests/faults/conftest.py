@@ -16,6 +16,7 @@ from gristmill._engine.executors.processes.pool import WorkerPool
 from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
 from tests.faults.processes import (
     disregard_mappings,
+    disregard_workers,
     fork_servers_of,
     kill_quietly,
     num_descriptors,
@@ -44,6 +45,7 @@ def make_loader() -> Callable[..., DataLoader]:
 def _only_what_this_test_makes() -> None:
     gc.collect()
     disregard_mappings()
+    disregard_workers()
 
 
 HAS_FAILED = pytest.StashKey[bool]()

@@ -42,11 +42,24 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def workers_of(pid: int) -> list[int]:
-    """Give the workers that a process has running: its own children and those of fork servers."""
+    """Return the workers that a process has running, but for those of earlier tests.
+
+    They are its own children, and those of its fork servers.
+    """
     children = children_of(pid)
     forked = [one for server in children if is_fork_server(server) for one in children_of(server)]
     workers = [child for child in children if _role_of(child) == b"worker"]
-    return sorted(one for one in [*workers, *forked] if is_alive(one))
+    running = [one for one in [*workers, *forked] if is_alive(one)]
+    return sorted(one for one in running if one not in _disregarded_workers)
+
+
+_disregarded_workers: set[int] = set()
+
+
+def disregard_workers() -> None:
+    """Disregard the idle workers of loaders that earlier tests in this process keep alive."""
+    _disregarded_workers.clear()
+    _disregarded_workers.update(workers_of(os.getpid()))
 
 
 def fork_servers_of(pid: int) -> list[int]:
