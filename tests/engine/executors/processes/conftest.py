@@ -1,5 +1,6 @@
 """Plans, as pools of workers read them."""
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,13 @@ from gristmill._plan.build import with_operation
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
 from gristmill.options import NoSharding
+from tests.faults.processes import disregard_workers
+
+
+@pytest.fixture(autouse=True)
+def _only_workers_of_this_test() -> None:
+    gc.collect()
+    disregard_workers()
 
 
 @pytest.fixture
