@@ -40,7 +40,6 @@ def lazy_names(
         return value
 
     def list_names() -> list[str]:
-        present = vars(sys.modules[module])
-        return sorted({*present, *present["__all__"]})
+        return sorted({*vars(sys.modules[module]), *origins})
 
     return get_attribute, list_names
