@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gristmill._base import background_prefetch, resumable_puller
+from gristmill._base import background, resumable_puller
 from gristmill._base.resumable_puller import Producer, ResumablePuller
 
 TIMEOUT_S = 20.0  # only a test that fails waits so long
@@ -233,7 +233,7 @@ PROGRAMS: dict[str, list[Callable[[Consumer, list[int]], None]]] = {
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_ctrl_c_at_any_line_loses_nothing(name: str):
-    watched = {module.__file__ for module in (background_prefetch, resumable_puller)}
+    watched = {module.__file__ for module in (background, resumable_puller)}
     watched.add(__file__)
     num_lines, stop_at = 0, 0
 

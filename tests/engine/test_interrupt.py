@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gristmill import ArraySource, DataLoader
-from gristmill._base.background_prefetch import BackgroundPrefetcher
+from gristmill._base.background import BackgroundPrefetcher
 from gristmill._engine.blocks.block import Block
 from gristmill.errors import ClosedError
 
@@ -36,7 +36,7 @@ def wait_until_the_consumer_waits():
         while frame is not None:
             names.add(frame.f_code.co_filename.rpartition("/")[2])
             frame = frame.f_back
-        num_waits = num_waits + 1 if "background_prefetch.py" in names else 0
+        num_waits = num_waits + 1 if "background.py" in names else 0
         go_on.wait(0.001)
 
 def slow(element):

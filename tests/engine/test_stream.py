@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gristmill import DataLoader, IndexSampler, ReadOptions
-from gristmill._base import background_prefetch, resumable_puller
-from gristmill._base.background_prefetch import BackgroundPrefetcher
+from gristmill._base import background, resumable_puller
+from gristmill._base.background import BackgroundPrefetcher
 from gristmill._engine import stream as _stream
 from gristmill._engine.stream import Stream
 from gristmill._engine.tuning.policy import DEFAULT_POLICY
@@ -166,7 +166,7 @@ def test_a_step_that_hangs_keeps_the_stage_and_the_next_thread_continues(
 @pytest.mark.usefixtures("own_threads")
 def test_ctrl_c_at_any_line_while_the_thread_ends_loses_nothing():
     reclaim = Stream._reclaim
-    watched = {module.__file__ for module in (_stream, background_prefetch, resumable_puller)}
+    watched = {module.__file__ for module in (_stream, background, resumable_puller)}
     num_lines, stop_at = 0, 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

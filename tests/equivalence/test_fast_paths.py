@@ -96,7 +96,7 @@ def test_blocks_and_windows_of_any_size_give_the_same(
     expected = outcome_with_states(iter(pipeline.loader()))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gristmill._engine.access.windows.WINDOW", window)
+        patch.setattr("gristmill._engine.access.records.WINDOW", window)
         loader = pipeline.loader(read_options, policy=fixed_blocks(size, EAGER))
         assert outcome_with_states(iter(loader)) == expected
 

@@ -19,9 +19,8 @@ from gristmill._data.transforms.operations import Operation
 from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
 from gristmill._engine.run import Run
 from gristmill._engine.settings import Settings
-from gristmill._metrics.counters import Counters
+from gristmill._metrics.counters import Counters, StatsTotal
 from gristmill._metrics.stats import Stats
-from gristmill._metrics.totals import StatsTotal
 from gristmill._plan.build import with_operation
 from gristmill._plan.describe import describe
 from gristmill._plan.nodes.base import Node

@@ -18,7 +18,7 @@ same iterator must then resume where it was, without losing or repeating an item
    again.
 4. *One owner at a time.* The consumer owns the producer until it starts a thread, and again after
    that thread was seen to end. Otherwise it calls nothing of the producer but `interrupt` and
-   `close`. It takes no lock and joins no thread (see `background_prefetch`). To continue elsewhere
+   `close`. It takes no lock and joins no thread (see `background`). To continue elsewhere
    it abandons the thread, which ends by itself, and starts another one; the threads of a producer
    take turns. After `end` the last thread to leave the producer disposes of it: a file descriptor
    that is closed while a thread waits on it may soon be that of another file.
@@ -29,7 +29,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, TypeVar, final
 
-from gristmill._base.background_prefetch import BackgroundPrefetcher
+from gristmill._base.background import BackgroundPrefetcher
 
 T = TypeVar("T")
 P = TypeVar("P")

@@ -4,14 +4,14 @@ from dataclasses import replace
 from functools import partial
 
 from gristmill._engine.blocks.error_notes import step_name
-from gristmill._engine.executors.processes.session import PoolSession
+from gristmill._engine.executors.processes.executor import PoolSession
 from gristmill._engine.segment import Segment
 from gristmill._engine.settings import Settings
 from gristmill._engine.stages.base import NamedStage, Stage
+from gristmill._engine.stages.batch import stack_steps
 from gristmill._engine.stages.batch_alignment import BatchAlignmentStage
 from gristmill._engine.stages.filter_limits import FilterLimitStage
 from gristmill._engine.stages.rechunk import AdaptiveBlockStage, RechunkStage
-from gristmill._engine.stages.stack import stack_steps
 from gristmill._engine.stateful.build import open_stateful
 from gristmill._engine.stateful.custom import CustomStage
 from gristmill._engine.stateful.interleave import InterleaveStage

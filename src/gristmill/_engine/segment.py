@@ -9,13 +9,12 @@ from gristmill._engine.access.cut import Cut, cut_plan
 from gristmill._engine.access.reader import open_cut
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.executors.inline import InlineExecutor
-from gristmill._engine.executors.processes.executor import ProcessExecutor
-from gristmill._engine.executors.processes.session import PoolSession
+from gristmill._engine.executors.processes.executor import PoolSession, ProcessExecutor
 from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.settings import Settings
 from gristmill._engine.stages.base import Stage
+from gristmill._engine.stages.batch import stack_stages
 from gristmill._engine.stages.batch_alignment import SegmentBuilder
-from gristmill._engine.stages.stack import stack_stages
 from gristmill._engine.tuning.autotune import AutotunedStage, ExecutionStrategy
 from gristmill._metrics.counters import Counters
 from gristmill._plan.nodes.base import Node

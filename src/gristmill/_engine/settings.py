@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import final
 
+from gristmill._engine.executors.processes.executor import PoolSession
 from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
-from gristmill._engine.executors.processes.session import PoolSession
 from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 from gristmill._plan.nodes.hints import FilterLimits
 from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions

@@ -10,7 +10,7 @@ import jax
 import pytest
 
 import gristmill as gm
-from gristmill._base.background_prefetch import BackgroundPrefetcher
+from gristmill._base.background import BackgroundPrefetcher
 from gristmill.errors import FeedError
 from tests.api.feeding.batches import (
     EACH_PREFETCH,
@@ -70,7 +70,7 @@ def is_waiting(thread: threading.Thread) -> bool:
     while frame is not None:
         names.add(frame.f_code.co_filename.rpartition("/")[2])
         frame = frame.f_back
-    return "background_prefetch.py" in names
+    return "background.py" in names
 
 
 class Gated(Watched):

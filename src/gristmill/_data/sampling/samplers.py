@@ -14,9 +14,8 @@ from typing import Protocol, SupportsIndex, final, runtime_checkable
 
 import numpy as np
 
-from gristmill._base.bounds import check_index
 from gristmill._base.checks import as_bool, as_int, as_seed
-from gristmill._base.indices import as_indices, split_epochs
+from gristmill._base.indices import as_indices, check_index, split_epochs
 from gristmill._base.seed import new_generator
 from gristmill._data.sampling.record import RecordMetadata
 from gristmill._data.sampling.shard_lengths import ENDLESS, contiguous_range, strided_length

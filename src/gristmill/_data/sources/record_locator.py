@@ -5,8 +5,7 @@ from typing import NamedTuple, SupportsIndex, TypeVar, final
 
 import numpy as np
 
-from gristmill._base.bounds import check_index, check_indices
-from gristmill._base.indices import as_indices
+from gristmill._base.indices import as_indices, check_index, check_indices
 from gristmill.types import Indices, Span
 
 T = TypeVar("T")

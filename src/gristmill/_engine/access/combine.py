@@ -7,7 +7,7 @@ import numpy as np
 
 from gristmill._base.indices import as_indices
 from gristmill._engine.access.context import ReadContext, Reader, result_at
-from gristmill._engine.access.windows import as_range, in_windows
+from gristmill._engine.access.records import as_range, in_windows
 from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_context

@@ -37,7 +37,7 @@ from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
-from gristmill._engine.tuning.waiting import Stopwatch
+from gristmill._engine.tuning.measure import Stopwatch
 from gristmill._metrics.profiler import named
 from gristmill._plan.nodes.base import Node, Step
 from gristmill._plan.nodes.combine import (

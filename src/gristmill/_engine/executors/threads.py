@@ -9,9 +9,8 @@ from gristmill._base.background import Background
 from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.executors.base import Executor
-from gristmill._engine.tuning.measure import BlockStats, unexplained_wait_s
+from gristmill._engine.tuning.measure import BlockStats, Stopwatch, unexplained_wait_s
 from gristmill._engine.tuning.policy import TuningPolicy
-from gristmill._engine.tuning.waiting import Stopwatch
 from gristmill.errors import ClosedError
 
 

@@ -1,14 +1,21 @@
-"""Form batches of elements in the order of the stream."""
+"""Put the steps that run in order on top of what an executor computes."""
 
 import time
+from collections.abc import Callable, Sequence
 from typing import final
 
 from gristmill._engine.access.batch import batch_ends, make_batches
+from gristmill._engine.access.context import ReadContext
+from gristmill._engine.access.cut import Cut
+from gristmill._engine.access.reader import open_step
 from gristmill._engine.blocks.block import Block, concatenate
 from gristmill._engine.blocks.block_result import BlockResult
-from gristmill._engine.stages.base import Stage, UpperStage
-from gristmill._metrics.counters import StepClock
+from gristmill._engine.executors.base import Executor
+from gristmill._engine.stages.base import Stage, StepStage, UpperStage
+from gristmill._engine.stages.ranges import RangeStage
+from gristmill._metrics.counters import Counters, StepClock
 from gristmill._metrics.profiler import named
+from gristmill._plan.nodes.base import Step
 from gristmill._plan.nodes.steps import BatchNode
 from gristmill.types import Cursor
 
@@ -47,3 +54,67 @@ class BatchStage(UpperStage):
     def seek(self, cursor: Cursor) -> Cursor:
         self._pending = []
         return self.parent.seek(cursor)
+
+
+def stack_stages(
+    cut: Cut,
+    executor: Executor,
+    counters: Counters,
+    first_step: int = 0,
+    *,
+    length: int | None = None,
+    needs_thread: bool = False,
+) -> Stage:
+    """Return the stage of the steps over the first `length` positions; by default, over all.
+
+    Its steps are counted from `first_step` on. The steps above those that `counters` lists are not
+    part of the stage.
+    """
+    stage: Stage = RangeStage(
+        executor,
+        length=cut.base.length() if length is None else length,
+        num_needed=_need(cut) if length is None else _all,
+        records_per_position=cut.base.records_per_position,
+        num_flat_maps=cut.num_flat_maps,
+        counters=counters,
+        first_step=first_step,
+        num_sources=cut.plan.num_sources,
+        reads_many=cut.plan.reads_many,
+        needs_thread=needs_thread,
+    )
+    return stack_steps(
+        stage,
+        cut.steps[cut.num_read :],
+        counters.steps[first_step + 1 + cut.num_read :],
+    )
+
+
+def stack_steps(stage: Stage, steps: Sequence[Step], clocks: Sequence[StepClock]) -> Stage:
+    """Return the stage of as many steps as there are clocks, on top of another stage."""
+    for number, (step, clock) in enumerate(zip(steps, clocks, strict=False), start=1):
+        if isinstance(step, BatchNode):
+            stage = BatchStage(step, stage, clock)
+        else:
+            context = ReadContext(by_index=False, steps_above=steps[number:])
+            stage = StepStage(open_step(step, context), stage, clock)
+    return stage
+
+
+def _need(cut: Cut) -> Callable[[int], int]:
+    """Return how many of the remaining positions to read: not those of a batch that is dropped."""
+    above = [] if cut.skips_errors else cut.steps[cut.num_read :]
+    dense = [step for step in above if step.is_dense]
+    top = dense[-1] if dense else cut.base
+    size = top.records_per_position // cut.base.records_per_position
+
+    def num_needed(num_left: int) -> int:
+        count = num_left
+        for step in dense:
+            count = step.max_outputs(count)
+        return min(count * size, num_left)
+
+    return num_needed
+
+
+def _all(num_left: int) -> int:
+    return num_left

@@ -8,8 +8,8 @@ import numpy as np
 from gristmill._api.adapters.torch.convert import Item, to_numpy
 from gristmill._api.adapters.torch.random_state import seeded_generators
 from gristmill._api.adapters.torch.readers import Reader, TorchDataset
-from gristmill._base.bounds import check_index
 from gristmill._base.columns import Columns
+from gristmill._base.indices import check_index
 from gristmill.types import Element, Span
 
 

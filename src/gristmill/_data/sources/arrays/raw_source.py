@@ -8,9 +8,9 @@ from typing import SupportsIndex, TypeAlias, cast
 
 import numpy as np
 
-from gristmill._base.bounds import check_indices
 from gristmill._base.checks import as_kind
 from gristmill._base.columns import Columns, is_columnar, split_rows
+from gristmill._base.indices import check_indices
 from gristmill._data.sources.arrays.raw_array import RawArray, RawColumn
 from gristmill._io.file import File, FileRef, describe_files
 from gristmill._io.open_files import OpenFiles

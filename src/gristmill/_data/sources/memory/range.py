@@ -6,8 +6,8 @@ from typing import SupportsIndex, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._base.bounds import check_index, check_indices
 from gristmill._base.checks import as_int
+from gristmill._base.indices import check_index, check_indices
 from gristmill.errors import PlanError
 
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import SupportsIndex, final
 
-from gristmill._base.bounds import check_index
 from gristmill._base.checks import as_kind
+from gristmill._base.indices import check_index
 from gristmill.errors import ClosedError, PlanError, SourceError
 from gristmill.types import Element
 

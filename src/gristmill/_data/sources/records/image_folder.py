@@ -7,7 +7,7 @@ from typing import SupportsIndex, final
 
 import numpy as np
 
-from gristmill._base.bounds import check_index, check_indices
+from gristmill._base.indices import check_index, check_indices
 from gristmill._io.file import FileRef
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_folder

@@ -9,8 +9,8 @@ from typing import SupportsIndex, final
 
 import numpy as np
 
-from gristmill._base.bounds import check_index, check_indices
 from gristmill._base.checks import as_kind
+from gristmill._base.indices import check_index, check_indices
 from gristmill._data.sources.sqlite.connection import Database, quote
 from gristmill._data.sources.sqlite.query import store_query
 from gristmill._io.file import FileRef

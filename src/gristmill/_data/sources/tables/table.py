@@ -11,9 +11,8 @@ from typing import NamedTuple, SupportsIndex, TypeVar, final
 
 import numpy as np
 
-from gristmill._base.bounds import check_index, check_indices
 from gristmill._base.columns import Columns
-from gristmill._base.indices import as_indices
+from gristmill._base.indices import as_indices, check_index, check_indices
 from gristmill._data.sources.record_locator import RecordLocator
 from gristmill._data.sources.tables.arrow_values import (
     ArrowArray,

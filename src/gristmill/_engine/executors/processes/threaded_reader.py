@@ -8,10 +8,9 @@ from gristmill._engine.access.cut import Cut, cut_plan
 from gristmill._engine.access.reader import open_cut
 from gristmill._engine.blocks.block_result import BlockResult, join_results
 from gristmill._engine.executors.threads import ThreadExecutor
-from gristmill._engine.stages.stack import stack_stages
-from gristmill._engine.tuning.measure import is_mostly_waiting
+from gristmill._engine.stages.batch import stack_stages
+from gristmill._engine.tuning.measure import Stopwatch, is_mostly_waiting
 from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
-from gristmill._engine.tuning.waiting import Stopwatch
 from gristmill._metrics.counters import Counters
 
 

@@ -3,12 +3,14 @@
 import gc
 import os
 import socket
+import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pickle import PickleBuffer
 from typing import final
 
+from gristmill._base.aligned_alloc import keep_memory_warm
 from gristmill._base.tree import refuse_pytrees
 from gristmill._engine.access.cut import Cut, cut_plan
 from gristmill._engine.access.reader import open_cut
@@ -17,7 +19,7 @@ from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.executors.ipc.arena import Arena
 from gristmill._engine.executors.ipc.channel import Channel, InvalidMessageError
-from gristmill._engine.executors.ipc.log_relay import apply_filters, install_relay
+from gristmill._engine.executors.ipc.log_relay import RelayedLog, apply_filters, install_relay
 from gristmill._engine.executors.ipc.plan_payload import PlanPayload
 from gristmill._engine.executors.ipc.remote_error import dump_error
 from gristmill._engine.executors.ipc.serialize import Sender, classes_of
@@ -27,6 +29,8 @@ from gristmill._engine.executors.processes.messages import (
     ComputeTask,
     Init,
     InitFailed,
+    LogRelay,
+    Message,
     Progress,
     Ready,
     SentSkip,
@@ -36,11 +40,47 @@ from gristmill._engine.executors.processes.messages import (
     TrimMemory,
     WithdrawTask,
 )
-from gristmill._engine.executors.processes.parent_connection import ParentConnection
 from gristmill._engine.executors.processes.threaded_reader import ThreadedReader
-from gristmill._engine.warm_memory import keep_memory_warm
 from gristmill._plan.nodes.steps import RandomMapNode
 from gristmill.options import ReadOptions
+
+
+@final
+class ParentConnection:
+    """Sends the messages of a worker."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._unsent_logs: deque[RelayedLog] = deque()
+
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        """Send a message, after the logs that are not yet sent."""
+        with self._lock:
+            self._send_logs()
+            self._channel.send(message, descriptors)
+        self._send_logs_unless_busy()
+
+    def send_log(self, log: RelayedLog) -> None:
+        """Send a log record or a warning, or leave it to the thread that is sending. Never waits.
+
+        The garbage collector may run in the middle of `send`, and what it finalizes may warn. Then
+        this thread already holds the lock.
+        """
+        self._unsent_logs.append(log)
+        self._send_logs_unless_busy()
+
+    def _send_logs_unless_busy(self) -> None:
+        while self._unsent_logs and self._lock.acquire(blocking=False):
+            try:
+                self._send_logs()
+            finally:
+                self._lock.release()
+
+    def _send_logs(self) -> None:
+        while self._unsent_logs:
+            self._channel.send(LogRelay(self._unsent_logs.popleft()))
+
 
 MESSAGE_BYTES = 8192
 """Larger content of a block is in shared memory, not in the message."""

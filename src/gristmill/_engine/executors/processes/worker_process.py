@@ -15,6 +15,7 @@ from gristmill._engine.executors.ipc.plan_payload import PlanPayload
 from gristmill._engine.executors.processes.fork_server import ForkedProcess
 from gristmill._engine.executors.processes.launcher import launch
 from gristmill._engine.executors.processes.messages import (
+    BlockReply,
     ComputeTask,
     Init,
     Message,
@@ -23,7 +24,6 @@ from gristmill._engine.executors.processes.messages import (
     TrimMemory,
     WithdrawTask,
 )
-from gristmill._engine.executors.processes.reply import BlockReply
 from gristmill._engine.executors.scheduling.task import Task
 
 MAX_FREED_PER_TASK = 1000

@@ -7,12 +7,12 @@ import pytest
 
 from gristmill._engine.tuning.measure import (
     BlockStats,
+    Stopwatch,
     computed_stats,
     has_mostly_waited,
     unexplained_wait_s,
 )
 from gristmill._engine.tuning.policy import TuningPolicy
-from gristmill._engine.tuning.waiting import Stopwatch
 
 POLICY = TuningPolicy()
 

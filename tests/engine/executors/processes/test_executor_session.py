@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from gristmill._engine.access.cut import Cut
-from gristmill._engine.executors.processes.executor import ProcessExecutor
+from gristmill._engine.executors.processes.executor import PoolSession, ProcessExecutor
 from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
-from gristmill._engine.executors.processes.session import PoolSession
 from gristmill._engine.tuning.policy import DEFAULT_POLICY
 from gristmill._metrics.counters import Counters
 from gristmill.options import ReadOptions, WorkerOptions

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill._engine.access import windows
-from gristmill._engine.access.windows import as_range, in_windows
+from gristmill._engine.access.records import as_range, in_windows
 from gristmill.types import Span
 
 

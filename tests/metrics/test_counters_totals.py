@@ -4,8 +4,7 @@ import gc
 import pickle
 import threading
 
-from gristmill._metrics.counters import Counters
-from gristmill._metrics.totals import StatsTotal
+from gristmill._metrics.counters import Counters, StatsTotal
 
 
 class Owner:

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gristmill._base.bounds import check_index, check_indices
+from gristmill._base.indices import check_index, check_indices
 
 
 class Two:

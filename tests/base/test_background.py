@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gristmill._base.background_prefetch import BackgroundPrefetcher
+from gristmill._base.background import BackgroundPrefetcher
 
 TIMEOUT_S = 20.0  # only a test that fails waits so long
 NAME = "test-prefetch"
