@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import tests.properties.pipelines
 import tests.properties.trees
 from gristmill import DataLoader, DataLoaderIterator, ReadOptions, WorkerOptions
-from gristmill._engine.access import windows as _windows
+from gristmill._engine.access import records as _records
 from gristmill._engine.executors.ipc.arena import Arena
 from gristmill._engine.executors.processes.threaded_reader import ThreadedReader
 from gristmill.errors import GristmillWarning
@@ -81,7 +81,7 @@ class Run:
     worker_count: int | None = 0
     worker_buffer_size: int = 1
     block_size: int | None = None
-    window: int = _windows.WINDOW
+    window: int = _records.WINDOW
     uses_arena: bool = False
     is_wide: bool = False
     is_hopping: bool = False
@@ -122,7 +122,7 @@ class Run:
     def forced(self) -> Iterator[list[str]]:
         """Force what no option or policy sets, and return the strategies that streams run on."""
         with pytest.MonkeyPatch.context() as patch, recorded_strategies(MOST_HOPS) as visited:
-            patch.setattr(_windows, "WINDOW", self.window)
+            patch.setattr(_records, "WINDOW", self.window)
             yield visited
 
     def loader(self, pipeline: Pipeline, source: Any = None, **arguments: Any) -> DataLoader:

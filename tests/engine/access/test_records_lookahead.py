@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill._engine.access import windows
+from gristmill._engine.access import records
 from gristmill._engine.access.records import as_range, in_windows
 from gristmill.types import Span
 
@@ -67,7 +67,7 @@ def test_keys_are_those_found_without_lookahead(
     requests: list[tuple[int, int]], window: int, epoch: int
 ):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "WINDOW", window)
+        patch.setattr(records, "WINDOW", window)
         find_keys = in_windows(Finder(), epoch=epoch)
         for start, length in requests:
             positions = range(start, start + length)
