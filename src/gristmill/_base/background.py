@@ -24,6 +24,8 @@ class Background(threading.Thread):
 
     def __init__(self, target: Callable[..., object], args: tuple[Any, ...] = (), *, name: str):
         super().__init__(target=target, args=args, name=name, daemon=True)
+        self.role = name
+        """Its first name: a thread has another one while it reads records."""
 
 
 def _join_all() -> None:

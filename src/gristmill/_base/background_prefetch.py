@@ -24,6 +24,11 @@ otherwise the sleep would slow it down."""
 
 
 @final
+class _StoppedError(Exception):
+    """Takes the place of an exception that is not taken."""
+
+
+@final
 class BackgroundPrefetcher(Generic[T]):
     """Calls a function repeatedly in a thread, until it raises or the prefetcher is stopped.
 
@@ -107,6 +112,21 @@ class BackgroundPrefetcher(Generic[T]):
         finally:
             del made  # else the exception and this frame would hold each other
 
+    def take_rest(self) -> list[tuple[T] | None] | None:
+        """Return the items that were made and not taken, after `stop` and `wait`.
+
+        Returns:
+            Each item in a tuple, and `None` after the last one if the items have ended. `None`
+            instead of the list if the function raised: what it raised is lost.
+        """
+        rest: list[tuple[T] | None] = []
+        while not self._ready.empty():
+            made = self._ready.get()
+            if isinstance(made, BaseException):
+                return None
+            rest.append(made)
+        return rest
+
     def stop(self) -> None:
         """Make the thread end after the current call of the function."""
         self._is_stopped = True
@@ -165,7 +185,7 @@ class BackgroundPrefetcher(Generic[T]):
                 self._ready.put(None)
             except BaseException as error:  # the consumer raises it, whatever it is
                 # Once stopped it is not taken: then nothing is to hold its frames and their items.
-                self._ready.put(None if self._is_stopped else error)
+                self._ready.put(_StoppedError() if self._is_stopped else error)
         return False
 
 

@@ -65,7 +65,9 @@ def doubled_stream(api: ModuleType, parent: Any) -> Any:
 def test_a_proportional_slice_has_grains_elements_in_every_epoch():
     made: list[Any] = []
     for api in SIDES:
-        ds = proportional_slice(api, api.MapDataset.range(10).seed(3).shuffle(), start=0.2, stop=0.7)
+        ds = proportional_slice(
+            api, api.MapDataset.range(10).seed(3).shuffle(), start=0.2, stop=0.7
+        )
         ds = ds.repeat(3).map(lambda x: x + 100)
         made.append((len(ds), list(ds), [ds[i] for i in range(len(ds))], len(ds[2:9])))
     assert made[0] == made[1]
@@ -116,11 +118,14 @@ def test_a_dataset_may_set_its_own_statistics():
 def test_iterators_of_a_pipeline_share_a_context():
     iterator: Any = iter(doubled_stream(ours, ours.MapDataset.range(4).to_iter_dataset()))
     assert iterator._ctx is iterator._parent._ctx
-    assert (iterator._ctx.mp_context.process_index, iterator._ctx.mp_context.process_count) == (0, 1)
+    assert (iterator._ctx.mp_context.process_index, iterator._ctx.mp_context.process_count) == (
+        0,
+        1,
+    )
 
 
 def test_a_closed_iterator_of_the_users_does_not_advance():
     iterator = iter(doubled_stream(ours, ours.MapDataset.range(4).to_iter_dataset()))
     iterator.close()
-    with pytest.raises(ClosedError, match="^The iterator was closed"):
+    with pytest.raises(ClosedError, match=r"^The iterator was closed"):
         next(iterator)

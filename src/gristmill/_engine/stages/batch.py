@@ -6,7 +6,7 @@ from typing import final
 from gristmill._engine.access.batch import batch_ends, make_batches
 from gristmill._engine.blocks.block import Block, concatenate
 from gristmill._engine.blocks.block_result import BlockResult
-from gristmill._engine.stages.base import Stage, UpperStage
+from gristmill._engine.stages.base import SegmentStage, Stage, UpperStage, settle_below
 from gristmill._metrics.counters import StepClock
 from gristmill._metrics.profiler import named
 from gristmill._plan.nodes.steps import BatchNode
@@ -14,7 +14,7 @@ from gristmill.types import Cursor
 
 
 @final
-class BatchStage(UpperStage):
+class BatchStage(UpperStage, SegmentStage):
     """Stacks elements in their order, and keeps those of an incomplete batch for the next block."""
 
     def __init__(self, node: BatchNode, parent: Stage, clock: StepClock) -> None:
@@ -43,6 +43,13 @@ class BatchStage(UpperStage):
         )
         self._clock.add(time.perf_counter() - start)
         return batches
+
+    def settle(self, num_missing: int = 0) -> Cursor | None:
+        count = sum(map(len, self._pending))
+        num_batches = max(num_missing, 1) if count else num_missing
+        return settle_below(
+            self.parent, num_batches * self._node.size - count if num_batches else 0
+        )
 
     def seek(self, cursor: Cursor) -> Cursor:
         self._pending = []

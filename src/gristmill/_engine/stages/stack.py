@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from gristmill._engine.access.context import ReadContext
 from gristmill._engine.access.cut import Cut
 from gristmill._engine.access.reader import open_step
+from gristmill._engine.blocks.source_end import SourceEndedError, log_source_end
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.stages.base import Stage, StepStage
 from gristmill._engine.stages.batch import BatchStage
@@ -22,6 +23,7 @@ def stack_stages(
     *,
     length: int | None = None,
     needs_thread: bool = False,
+    on_source_end: Callable[[SourceEndedError], None] = log_source_end,
 ) -> Stage:
     """Return the stage of the steps over the first `length` positions; by default, over all.
 
@@ -39,6 +41,7 @@ def stack_stages(
         num_sources=cut.plan.num_sources,
         reads_many=cut.plan.reads_many,
         needs_thread=needs_thread,
+        on_source_end=on_source_end,
     )
     return stack_steps(
         stage,
