@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gristmill import DataLoader, IndexSampler, ReadOptions
+from gristmill._base.background import Background
 from tests.policies import EAGER, TuningPolicy, with_policy
 
 PATIENCE_S = 20.0  # only a test that fails waits so long
@@ -24,7 +25,9 @@ def own_threads() -> Iterator[Callable[[], list[threading.Thread]]]:
         return [
             thread
             for thread in threading.enumerate()
-            if thread.name == THREAD_NAME and thread not in before
+            if isinstance(thread, Background)
+            and thread.role == THREAD_NAME
+            and thread not in before
         ]
 
     yield find

@@ -262,7 +262,9 @@ def test_going_to_processes_and_back_all_the_time_changes_nothing(pipeline: Pipe
 @pytest.mark.parametrize("is_to_stay", [False, True])
 @pytest.mark.parametrize("worker_count", [0, None])
 def test_these_runs_do_go_everywhere(worker_count: int | None, is_to_stay: bool):
-    pipeline = Pipeline("range", 60, IndexSampler(60, num_epochs=1), None, [KeepSome(2), Batch(2)])
+    total = 150  # a strategy first returns all that it has begun
+    sampler = IndexSampler(total, num_epochs=1)
+    pipeline = Pipeline("range", total, sampler, None, [KeepSome(2), Batch(2)])
     way = Run(
         "hopping",
         ReadOptions(num_threads=4),

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from gristmill import Batch, DataLoader, DataLoaderIterator, WorkerOptions
+from gristmill._base.background import Background
 from gristmill.errors import ClosedError, WorkerError
 from tests.faults.gates import Gate
 from tests.faults.processes import (
@@ -61,8 +62,8 @@ def assert_all_gone() -> None:
 
 
 def _own_threads() -> list[str]:
-    names = [thread.name for thread in threading.enumerate()]
-    return [name for name in names if name.startswith("gristmill")]
+    running = (thread for thread in threading.enumerate() if isinstance(thread, Background))
+    return [thread.role for thread in running]
 
 
 def _listens() -> bool:

@@ -18,6 +18,8 @@ from gristmill import (
     SequentialSampler,
     TfRandomMap,
 )
+from gristmill._data.transforms.operations import Operation
+from gristmill._plan.operations import takes_an_iterator
 from gristmill._plan.traverse import steps_of
 from gristmill.errors import GristmillWarning, PlanError, PlanTypeError
 
@@ -162,19 +164,28 @@ def test_what_is_no_step_is_refused_by_its_number(operation: Any):
         loader(operation)
 
 
-def test_an_operation_over_an_iterator_is_refused():
+def test_an_operation_over_an_iterator_is_recognised_by_its_kind_or_argument():
     def over_records(records: Iterator[Any]) -> Iterator[Any]:
         yield from records
+
+    def declared(records: Iterator[Any]) -> Iterator[Any]:
+        return records
+
+    def named(input_iterator: Any) -> Any:
+        return input_iterator
 
     class OverRecords:
         def __call__(self, records: Iterator[Any]) -> Iterator[Any]:
             yield from records
 
-    for operation in (over_records, OverRecords()):
-        with pytest.raises(
-            PlanTypeError, match=r"^`operations\[0\]`, .*takes an iterator of records"
-        ):
-            loader(operation)
+    class Derived(Operation):
+        def __call__(self, records: Any, /) -> Any:
+            return records
+
+    for operation in (over_records, declared, named, OverRecords(), Derived()):
+        with pytest.warns(GristmillWarning, match=r"takes an iterator of records"):
+            assert list(loader(operation)) == list(loader())
+    assert not any(map(takes_an_iterator, [abs, str, lambda x: x, lambda: 0, Double(), 3]))
 
 
 @pytest.mark.parametrize("operations", [Double(), None, 3, "map", iter([abs])])

@@ -21,13 +21,14 @@ from gristmill._engine.run import Run
 from gristmill._engine.settings import Settings
 from gristmill._metrics.counters import Counters, StatsTotal
 from gristmill._metrics.stats import Stats
-from gristmill._plan.build import with_operation
+from gristmill._plan.build import with_operations
 from gristmill._plan.describe import describe
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.sampled import SampleNode, shard_for
 from gristmill._plan.nodes.steps import FlatMapNode
-from gristmill._plan.traverse import sample_of, steps_of
-from gristmill.errors import PlanError
+from gristmill._plan.nodes.stream import StatefulNode
+from gristmill._plan.traverse import bottom_of, sample_below, steps_of
+from gristmill.errors import PlanError, StateError
 from gristmill.options import (
     MultiprocessingOptions,
     NoSharding,
@@ -74,7 +75,8 @@ class DataLoader:
         sampler: The order of the records: an `IndexSampler`, a `SequentialSampler`, or an object
             of your own. Grain's samplers work too.
         operations: Transformations, applied in order. A plain function is used as a map. Grain's
-            transformations work too.
+            transformations work too. So do operations over an iterator of records; a state is then
+            restored by running them again from the start of the stream.
         worker_count: The number of worker processes. With 0, this process computes everything.
             With `None`, the fastest number is found by measuring.
         worker_buffer_size: The minimum number of elements that each worker computes ahead.
@@ -129,10 +131,8 @@ class DataLoader:
             pools=PoolKeeper().serve(self),
         )
         sample = _sample_node(data_source, sampler, shard_options)
-        plan: Node = sample
         self._operations = as_list("operations", operations)
-        for number, operation in enumerate(self._operations):
-            plan = with_operation(plan, operation, number=number, site=sample.site)
+        plan = with_operations(sample, self._operations, site=sample.site)
         self._pipeline = _Pipeline(
             plan=plan, settings=settings, description=describe(plan), stats_total=StatsTotal()
         )
@@ -220,7 +220,7 @@ class DataLoaderIterator(OrbaxCheckpointable, Iterator[Element]):
         loader: Any = data_loader
         pipeline: _Pipeline = loader._pipeline  # noqa: SLF001 - for its iterators
         plan = pipeline.plan
-        sample = sample_of(plan)
+        sample = sample_below(plan)
         self._num_records = sample.length()
         self._grain_states = GrainStateReader(
             sampler=sample.sampler,
@@ -276,6 +276,11 @@ class DataLoaderIterator(OrbaxCheckpointable, Iterator[Element]):
         position = self._grain_states.position(state, validates=self._validates_states)
         if position is None:
             self._run.restore(state, validates=self._validates_states)
+        elif isinstance(bottom_of(self._plan_node), StatefulNode):
+            raise StateError(
+                "A state of Grain does not contain the records that an operation over iterators "
+                "holds. Finish the epoch with Grain and begin the next one here, or start again."
+            )
         else:
             self._run.go_after(position.num_records, position.pieces)
         self._count_in_total()  # a state of other shards makes it run another stream
@@ -311,6 +316,8 @@ class DataLoaderIterator(OrbaxCheckpointable, Iterator[Element]):
 
     def __repr__(self) -> str:
         position = self._run.stream.cursor[0]
+        if isinstance(bottom_of(self._plan_node), StatefulNode):
+            return f"DataLoaderIterator({self._plan_node.label})"
         return f"DataLoaderIterator(at {position} of {self._num_records} records)"
 
 

@@ -26,6 +26,8 @@ class Background(threading.Thread):
 
     def __init__(self, target: Callable[..., object], args: tuple[Any, ...] = (), *, name: str):
         super().__init__(target=target, args=args, name=name, daemon=True)
+        self.role = name
+        """Its first name: a thread has another one while it reads records."""
 
 
 def _join_all() -> None:
@@ -49,6 +51,11 @@ _POLL_INTERVAL_S = 0.1
 _MIN_SLEEPS_BETWEEN_TAKES = 4
 """The thread sleeps only where the consumer takes items at intervals of more than this many sleeps:
 otherwise the sleep would slow it down."""
+
+
+@final
+class _StoppedError(Exception):
+    """Takes the place of an exception that is not taken."""
 
 
 @final
@@ -135,6 +142,21 @@ class BackgroundPrefetcher(Generic[T]):
         finally:
             del made  # else the exception and this frame would hold each other
 
+    def take_rest(self) -> list[tuple[T] | None] | None:
+        """Return the items that were made and not taken, after `stop` and `wait`.
+
+        Returns:
+            Each item in a tuple, and `None` after the last one if the items have ended. `None`
+            instead of the list if the function raised: what it raised is lost.
+        """
+        rest: list[tuple[T] | None] = []
+        while not self._ready.empty():
+            made = self._ready.get()
+            if isinstance(made, BaseException):
+                return None
+            rest.append(made)
+        return rest
+
     def stop(self) -> None:
         """Make the thread end after the current call of the function."""
         self._is_stopped = True
@@ -193,7 +215,7 @@ class BackgroundPrefetcher(Generic[T]):
                 self._ready.put(None)
             except BaseException as error:  # the consumer raises it, whatever it is
                 # Once stopped it is not taken: then nothing is to hold its frames and their items.
-                self._ready.put(None if self._is_stopped else error)
+                self._ready.put(_StoppedError() if self._is_stopped else error)
         return False
 
 

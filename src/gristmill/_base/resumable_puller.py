@@ -26,6 +26,7 @@ same iterator must then resume where it was, without losing or repeating an item
 
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar, final
 
@@ -91,6 +92,8 @@ class ResumablePuller(Generic[T, P]):
         self._name = name
         self._sleep_s = sleep_s
         self._prefetcher: BackgroundPrefetcher[T] | None = None
+        self._made: deque[tuple[T] | None] = deque()
+        """What a retired thread has made, each item in a tuple, and `None` for the end."""
         self._turn = threading.Lock()
         self._has_ended = False
         self._is_closed = False
@@ -112,6 +115,8 @@ class ResumablePuller(Generic[T, P]):
         self.needs_resync = True
         prefetcher = self._prefetcher
         try:
+            if self._made:
+                return self._take_made()
             return self.producer.produce() if prefetcher is None else prefetcher.take()
         except StopIteration:
             self._has_ended = True
@@ -126,6 +131,7 @@ class ResumablePuller(Generic[T, P]):
         """
         self.needs_resync = True
         self._has_ended = False
+        self._made.clear()
         if self.is_owner:
             self.producer.seek(position)
         elif self._prefetcher is not None:
@@ -165,12 +171,44 @@ class ResumablePuller(Generic[T, P]):
         """
         self.needs_resync = True
         self._has_ended = False
+        self._made.clear()
         if self._prefetcher is not None:
             self._prefetcher.stop()
             self.producer.interrupt()
             has_left = self._prefetcher.wait(timeout_s)
             self._prefetcher = None  # first: an owner must not pull from a thread
             self.is_owner = has_left
+
+    def retire(self, timeout_s: float) -> None:
+        """Stop the thread after the item that it is making, and pull what it has made first.
+
+        The caller must seek next if `needs_resync` is set: the thread did not end in time, or the
+        producer has raised. If Ctrl-C ends the wait, the call can be repeated.
+
+        Args:
+            timeout_s: How long to wait at most for the thread.
+        """
+        self.needs_resync = True
+        prefetcher = self._prefetcher
+        if prefetcher is None:
+            return
+        prefetcher.stop()
+        if not prefetcher.wait(timeout_s):
+            self.producer.interrupt()
+            self._prefetcher = None
+            return
+        rest = prefetcher.take_rest()
+        self._prefetcher = None
+        self.is_owner = True
+        if rest is not None:
+            self._made.extend(rest)
+            self.needs_resync = False
+
+    def _take_made(self) -> T:
+        made = self._made.popleft()
+        if made is None:
+            raise StopIteration
+        return made[0]
 
     def end(self) -> None:
         """Stop the thread without waiting for it, and close the producer.
@@ -182,6 +220,7 @@ class ResumablePuller(Generic[T, P]):
         if prefetcher is not None:
             prefetcher.stop()
         self._is_closed = True
+        self._made.clear()
         self.producer.close()
         self._dispose_if_closed()
 

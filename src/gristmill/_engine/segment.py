@@ -1,15 +1,18 @@
 """Open the stages of one segment of a plan: an executor below the cut, a stage per step above."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import final
 
 from gristmill._engine.access.cut import Cut, cut_plan
 from gristmill._engine.access.reader import open_cut
+from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.executors.inline import InlineExecutor
 from gristmill._engine.executors.processes.executor import PoolSession, ProcessExecutor
+from gristmill._engine.executors.reader_names import with_reader_name
 from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.settings import Settings
 from gristmill._engine.stages.base import Stage
@@ -39,7 +42,7 @@ class Segment(SegmentBuilder):
             self.counters.executor = "processes"
             return self._open_processes(num_workers, in_order=in_order)[0]
         cut = self._cut(in_order=in_order)
-        inline = self._stack(cut, InlineExecutor(open_cut(cut), policy=settings.policy))
+        inline = self._stack(cut, InlineExecutor(self._reader(cut), policy=settings.policy))
         strategies = [ExecutionStrategy(kind="inline", size=1, open=lambda: (inline, None))]
         if settings.runs_ahead:
             strategies += self._thread_strategies(in_order=in_order)
@@ -58,7 +61,7 @@ class Segment(SegmentBuilder):
             return []
         cut = self._cut(in_order=in_order, below_batches=True)
         threads = ThreadExecutor(
-            open_cut(cut),
+            self._reader(cut),
             most_positions_ahead=read.prefetch_buffer_size,
             policy=self.settings.policy,
         )
@@ -99,6 +102,9 @@ class Segment(SegmentBuilder):
             policy=settings.policy,
         )
         return self._stack(cut, executor, needs_thread=True), executor
+
+    def _reader(self, cut: Cut) -> Callable[[range], BlockResult]:
+        return with_reader_name(open_cut(cut), num_threads=self.settings.read.num_threads)
 
     def _cut(
         self, *, in_order: bool, below_batches: bool = False, max_read: int | None = None

@@ -257,8 +257,9 @@ class Stream:
             self._start_thread()
 
     def _reclaim(self) -> None:
-        """Continue without the thread. The blocks that it has prefetched are computed again."""
-        self._puller.reclaim(STOP_TIMEOUT_S)
-        self.seek(self.position)
+        """Continue without the thread, after the blocks that it has prefetched."""
+        self._puller.retire(STOP_TIMEOUT_S)
+        if self._puller.needs_resync:
+            self.seek(self.position)
         if not self._puller.is_owner:  # it did not end in time: another one waits for its end
             self._start_thread()

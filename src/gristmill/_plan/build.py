@@ -1,7 +1,6 @@
 """Make the nodes of a plan from the operations that the user lists."""
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from gristmill._data.transforms.operations import (
     RandomMapOperation,
 )
 from gristmill._plan.nodes.base import Node, name_of, stable_repr
+from gristmill._plan.nodes.operations import OperationsNode, PackBatchesNode
 from gristmill._plan.nodes.steps import (
     BatchNode,
     FilterNode,
@@ -34,38 +34,74 @@ from gristmill._plan.nodes.steps import (
     MapWithIndexNode,
     RandomMapNode,
 )
-from gristmill._plan.traverse import sample_of, steps_of
+from gristmill._plan.operations import (
+    PacksAndBatches,
+    RunOperation,
+    as_run_operation,
+    first_over_records,
+    own_operation,
+)
+from gristmill._plan.traverse import bottom_of, sample_of, steps_of
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import Element
+
+
+def with_operations(parent: Node, operations: Sequence[object], *, site: str) -> Node:
+    """Return the top node of the operations that the user lists."""
+    operations = [own_operation(operation) for operation in operations]
+    first = first_over_records(operations)
+    for number, operation in enumerate(operations[:first]):
+        parent = with_operation(parent, operation, number=number, site=site)
+    if first == len(operations):
+        return parent
+    runs: list[RunOperation] = []
+    for number, operation in enumerate(operations[first:], start=first):
+        run = None if isinstance(operation, type) else as_run_operation(operation)
+        if run is None:
+            raise _not_an_operation(operation, number)
+        runs.append(run)
+    if _has_flat_map(parent):
+        raise PlanError(
+            f"`operations[{first}]`, {name_of(operations[first])}, follows a FlatMap and takes an "
+            "iterator of records, but the outputs of a FlatMap have no metadata of their own. Put "
+            "it before the FlatMap."
+        )
+    names = tuple(map(name_of, operations[first:]))
+    warn_user(
+        f"The operation {names[0]} takes an iterator of records, and what it holds is not known. "
+        "A state is restored by running it again from the start of the stream, which takes as long "
+        "as the first time. Write it as a Map, Filter, FlatMap or Batch to resume at once."
+    )
+    return OperationsNode(
+        site=site,
+        parent=parent,
+        operations=tuple(runs),
+        names=names,
+    )
+
+
+def _not_an_operation(operation: object, number: int) -> PlanTypeError:
+    if isinstance(operation, type):
+        return PlanTypeError(
+            f"`operations[{number}]` is the class {operation.__name__}. "
+            f"Pass an instance of it: `{operation.__name__}()`."
+        )
+    return PlanTypeError(
+        f"`operations[{number}]` must be a transformation or a function, got "
+        f"{stable_repr(operation)}. Derive it from Map, RandomMap, Filter or FlatMap."
+    )
 
 
 def with_operation(parent: Node, operation: object, *, number: int, site: str) -> Node:
     """Return the node of an operation, which is number `number` in the user's list."""
     if isinstance(operation, type):
-        raise PlanTypeError(
-            f"`operations[{number}]` is the class {operation.__name__}. "
-            f"Pass an instance of it: `{operation.__name__}()`."
-        )
+        raise _not_an_operation(operation, number)
     for kind, build in _BUILDERS:
         if isinstance(operation, kind):
             return build(parent, operation, site)
-    if _takes_an_iterator(operation):
-        raise PlanTypeError(
-            f"`operations[{number}]`, {name_of(operation)}, takes an iterator of records. Such "
-            "operations cannot be resumed. Write it as a Map, Filter, FlatMap or Batch."
-        )
     if not callable(operation):
-        raise PlanTypeError(
-            f"`operations[{number}]` must be a transformation or a function, got "
-            f"{stable_repr(operation)}. Derive it from Map, RandomMap, Filter or FlatMap."
-        )
+        raise _not_an_operation(operation, number)
     return _map(parent, operation, operation, site)
-
-
-def _takes_an_iterator(operation: object) -> bool:
-    """Return whether an operation is a generator over records, as in Grain's protocol."""
-    call: object = operation if inspect.isroutine(operation) else type(operation).__call__
-    return inspect.isgeneratorfunction(call)
 
 
 def _map(
@@ -135,9 +171,19 @@ def _batch(parent: Node, batch: Batch, site: str) -> Node:
     return node
 
 
+def _pack(parent: Node, operation: PacksAndBatches, site: str) -> Node:
+    return PackBatchesNode(
+        site=site,
+        parent=parent,
+        length_struct=operation.length_struct,
+        size=as_int("batch_size", operation.batch_size, minimum=1),
+        max_documents=operation.max_sequences_per_bin,
+    )
+
+
 def _most_elements(plan: Node) -> int:
-    """Return the number of elements if no filter removes any."""
-    most = sample_of(plan).length()
+    """Return the number of elements if no filter removes any, or `ENDLESS` after packing."""
+    most = bottom_of(plan).length()
     for step in steps_of(plan):
         most = step.max_outputs(most)
     return most
@@ -169,4 +215,5 @@ _BUILDERS: list[tuple[type[Any], Callable[[Node, Any, str], Node]]] = [
         ),
     ),
     (FlatMap, _flat_map),
+    (PacksAndBatches, _pack),
 ]

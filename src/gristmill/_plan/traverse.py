@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gristmill._plan.nodes.base import Node, RecordsNode, Step
 from gristmill._plan.nodes.hints import HintNode
 from gristmill._plan.nodes.sampled import SampleNode
+from gristmill._plan.nodes.stream import StreamStepNode
 
 
 def steps_of(plan: Node) -> list[Step]:
@@ -34,6 +35,14 @@ def sample_of(plan: Node) -> SampleNode:
     if not isinstance(node, SampleNode):
         raise TypeError(f"{node.label} is not sampled")
     return node
+
+
+def sample_below(plan: Node) -> SampleNode:
+    """Return the sampled records of a plan, also below operations over iterators."""
+    node = bottom_of(plan)
+    while isinstance(node, StreamStepNode):
+        node = bottom_of(node.parent)
+    return sample_of(node)
 
 
 def _segment(plan: Node) -> Iterator[Step | HintNode]:

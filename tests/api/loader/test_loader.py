@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gristmill as gm
+from gristmill._base.background import Background
 from gristmill.errors import ClosedError
 
 
@@ -196,7 +197,8 @@ def test_without_threads_prefetching_does_nothing():
 
 
 def threads_ahead() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "gristmill-stream"}
+    running = (thread for thread in threading.enumerate() if isinstance(thread, Background))
+    return {thread for thread in running if thread.role == "gristmill-stream"}
 
 
 def test_close_ends_the_thread():

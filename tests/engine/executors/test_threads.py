@@ -55,7 +55,8 @@ OpenExecutor = Callable[..., ThreadExecutor]
 
 
 def own_threads() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name.startswith("gristmill-read")]
+    running = [one for one in threading.enumerate() if isinstance(one, Background)]
+    return [one for one in running if one.role.startswith("gristmill-read")]
 
 
 def collect(executor: ThreadExecutor) -> list[Any]:

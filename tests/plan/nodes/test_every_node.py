@@ -42,6 +42,7 @@ from gristmill._plan.nodes.hints import (
     SeedNode,
     WorkersNode,
 )
+from gristmill._plan.nodes.operations import OperationsNode, PackBatchesNode
 from gristmill._plan.nodes.packing import ConcatSplitNode, PackNode, packed_features
 from gristmill._plan.nodes.rearrange import (
     PickNode,
@@ -141,6 +142,12 @@ EXAMPLES: list[Node] = [
     RebatchNode(**over(STREAM), size=3),
     RepeatStreamNode(**over(STREAM)),
     LimitNode(**over(STREAM), count=3),
+    OperationsNode(
+        **over(SampleNode(**over(SOURCE), sampler=SequentialSampler(8), shard=SHARD)),
+        operations=(iter,),
+        names=("iter",),
+    ),
+    PackBatchesNode(**over(STREAM), length_struct={"x": 4}, size=2, max_documents=None),
     CacheNode(**over(STREAM)),
     MixStreamNode(site=HERE, inputs=(STREAM, STREAM), proportions=(2, 1), names=("a", "b")),
     ZipStreamNode(site=HERE, inputs=(STREAM, STREAM)),

@@ -7,6 +7,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 import numpy as np
 
 from gristmill._api.dataset.element_spec import infer_spec
+from gristmill._api.dataset.no_stats import SupportsStats
 from gristmill._api.dataset.render import show_html, show_text
 from gristmill._api.plan_access import plan_of
 from gristmill._data.transforms.base import Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap
@@ -18,7 +19,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Dataset:
+class Dataset(SupportsStats):
     """A step of a pipeline over its parents. Creating a dataset reads nothing."""
 
     _parents: tuple["Dataset", ...] = ()

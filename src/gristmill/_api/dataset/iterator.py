@@ -3,8 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 
+from gristmill._api.dataset.no_stats import IteratorContext, SupportsStats
 from gristmill._base.checks import as_int
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.state import Position
@@ -15,6 +17,7 @@ from gristmill._metrics.stats import Stats
 from gristmill._plan.describe import describe
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.hints import limits_of
+from gristmill.errors import ClosedError
 from gristmill.options import MultiprocessingOptions, ReadOptions, WorkerOptions
 
 T_co = TypeVar("T_co", covariant=True)
@@ -23,7 +26,7 @@ IteratorState: TypeAlias = dict[str, Any]
 """A state of a dataset iterator: a dict that can be written as JSON."""
 
 
-class DatasetIterator(OrbaxCheckpointable, Iterator[T_co], ABC, Generic[T_co]):
+class DatasetIterator(OrbaxCheckpointable, SupportsStats, Iterator[T_co], ABC, Generic[T_co]):
     """An iterator over the elements of a dataset, which can save and restore its position.
 
     `iter(dataset)` returns one. A state is small, does not contain elements, and does not depend on
@@ -48,6 +51,7 @@ class DatasetIterator(OrbaxCheckpointable, Iterator[T_co], ABC, Generic[T_co]):
     """
 
     _parents: tuple["DatasetIterator[Any]", ...] = ()
+    _closed = False
 
     def __init__(
         self, parents: "DatasetIterator[Any] | Sequence[DatasetIterator[Any]]" = ()
@@ -59,6 +63,16 @@ class DatasetIterator(OrbaxCheckpointable, Iterator[T_co], ABC, Generic[T_co]):
         """The only parent. Named as in Grain, for iterators that users define."""
         (parent,) = self._parents
         return parent
+
+    @cached_property
+    def _ctx(self) -> IteratorContext:
+        """What all iterators of a pipeline share. Named as in Grain, like the method below."""
+        parents = self._parents
+        return parents[0]._ctx if parents else IteratorContext()  # noqa: SLF001 - the same class
+
+    def _assert_not_closed(self) -> None:
+        if self._closed:
+            raise ClosedError("The iterator was closed. Make a new one from the dataset.")
 
     def __iter__(self) -> Self:
         return self
@@ -93,6 +107,7 @@ class DatasetIterator(OrbaxCheckpointable, Iterator[T_co], ABC, Generic[T_co]):
 
     def close(self) -> None:
         """Stop all background work. `get_state` still works, `next` does not."""
+        self._closed = True
         for parent in self._parents:
             parent.close()
 

@@ -193,6 +193,10 @@ class MapDataset(Dataset, Generic[T_co], metaclass=MapDatasetMeta):
     def __iter__(self) -> DatasetIterator[T_co]:
         return iter(self.to_iter_dataset())
 
+    def _getitems(self, indices: Sequence[int]) -> Sequence[T_co | None]:
+        """Return many elements. Named as in Grain, for datasets that users define to override."""
+        return [self[index] for index in indices]
+
     @property
     def _plan_node(self) -> Node:
         return CustomNode(site=call_site(), dataset=self, name=type(self).__name__)

@@ -179,7 +179,7 @@ class PackAndBatchOperation(Generic[T]):
 
     This is the operation of Grain's older API. It is called with an iterator of records, and
     yields records whose data are three trees: values, segment ids and positions, each with
-    `batch_size` rows. It cannot be resumed: prefer `FirstFitPackIterDataset`.
+    `batch_size` rows. Among the operations of a `DataLoader` it can be resumed at any batch.
 
     >>> import numpy as np
     >>> from gristmill import Record, RecordMetadata

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from itertools import islice
+from typing import Any, Protocol, cast, final
 
 import numpy as np
 
+from gristmill._data.batching.stack import stack
+from gristmill._data.sampling.record import Record
 from gristmill._data.transforms.base import Batch
 from gristmill.types import Element
 
@@ -13,11 +16,15 @@ from gristmill.types import Element
 class Operation(Protocol):
     """Grain's protocol of operations: from an iterator of records to an iterator of records.
 
-    `DataLoader` converts the operations in this module to the corresponding steps. It refuses a
-    user's own operation, because a checkpoint cannot contain the elements that it holds.
+    `DataLoader` converts the operations in this module to the corresponding steps. It runs a user's
+    own operation as it is, but does not know what the operation holds: to resume, it runs it again
+    from the start of the stream.
     """
 
-    def __call__(self, input_iterator: Iterator[Element], /) -> Iterator[Element]: ...
+    def __call__(self, input_iterator: Iterator[Record[Any]], /) -> Iterator[Record[Any]]: ...
+
+
+_ERROR = "The {} of an operation raised an exception."
 
 
 @final
@@ -27,6 +34,14 @@ class MapOperation:
 
     map_function: Callable[[Element], Element]
 
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        for record in input_iterator:
+            try:
+                made = self.map_function(record.data)
+            except Exception as error:
+                raise ValueError(_ERROR.format("map function")) from error
+            yield Record(record.metadata.remove_record_key(), made)
+
 
 @final
 @dataclass(frozen=True)
@@ -35,6 +50,14 @@ class RandomMapOperation:
 
     random_map_function: Callable[[Element, np.random.Generator], Element]
 
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        for record in input_iterator:
+            try:
+                made = self.random_map_function(record.data, cast(Any, record.metadata.rng))
+            except Exception as error:
+                raise ValueError(_ERROR.format("random map function")) from error
+            yield Record(record.metadata.remove_record_key(), made)
+
 
 @final
 @dataclass(frozen=True)
@@ -42,6 +65,15 @@ class FilterOperation:
     """`Filter` with a function."""
 
     condition_function: Callable[[Element], bool]
+
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        for record in input_iterator:
+            try:
+                is_kept = self.condition_function(record.data)
+            except Exception as error:
+                raise ValueError(_ERROR.format("condition function")) from error
+            if is_kept:
+                yield Record(record.metadata.remove_record_key(), record.data)
 
 
 @final
@@ -55,6 +87,13 @@ class BatchOperation:
 
     def __post_init__(self) -> None:
         self.as_batch()  # checks the arguments
+
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        make = self.batch_fn or stack
+        while some := list(islice(input_iterator, self.batch_size)):
+            if len(some) == self.batch_size or not self.drop_remainder:
+                batch = make([record.data for record in some])
+                yield Record(some[-1].metadata.remove_record_key(), batch)
 
     def as_batch(self) -> Batch:
         """Return the equivalent transformation."""

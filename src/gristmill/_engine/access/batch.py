@@ -17,6 +17,7 @@ from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
+from gristmill._engine.blocks.source_end import SourceEndedError
 from gristmill._metrics.profiler import named
 from gristmill._plan.nodes.steps import BatchNode
 from gristmill.errors import BatchError, PlanError
@@ -32,7 +33,11 @@ def batch_reader(node: BatchNode, context: ReadContext, read_parent: Reader) -> 
         elements, ends = _elements_of(node, span)
         result = read_parent(elements)
         if result.error is not None:  # it leaves one batch incomplete
-            ends = ends[: bisect_right(ends, len(result.block))]
+            count = len(result.block)
+            ends = ends[: bisect_right(ends, count)]
+            has_ended = isinstance(result.error, SourceEndedError)
+            if has_ended and not node.drop_remainder and count > (ends[-1] if ends else 0):
+                ends.append(count)
             result = result.with_block(result.block[: ends[-1] if ends else 0])
         indices = span if context.by_index else None
         return result.then(lambda block: make(node, block, ends, allocate, indices))

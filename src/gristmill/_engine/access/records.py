@@ -1,5 +1,6 @@
 """Readers of the nodes at the bottom of a plan: records of sources, sampled or by index."""
 
+import logging
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast, final
@@ -22,6 +23,8 @@ from gristmill._plan.nodes.dataset import CustomNode
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
 from gristmill.errors import SourceError
 from gristmill.types import Span, SupportsGetItems
+
+logger = logging.getLogger("gristmill")
 
 WINDOW = 65_536
 """Keys found in one call: a shuffle makes as many NumPy calls for 100 of them as for 10,000."""
@@ -103,7 +106,11 @@ def custom_reader(node: CustomNode, context: ReadContext) -> Reader:
 
     def read(indices: Span) -> BlockResult:
         rows, error = call_each(
-            node, lineage_of(indices), node.dataset.__getitem__, _as_integers(indices)
+            node,
+            lineage_of(indices),
+            node.dataset.__getitem__,
+            _as_integers(indices),
+            is_source=True,
         )
         return result_at(indices, rows, error)
 
@@ -176,8 +183,11 @@ class _Records:
     def __init__(self, node: SourceNode, *, error_node: Node) -> None:
         self._source: Any = node.source
         self._error_node = error_node
+        self._label = node.label
         self._num_records = node.length()
         self._takes_arrays = isinstance(node.source, RangeDataSource)
+        self._takes_many = True
+        """Whether `__getitems__`, if there is one, can be called with a list."""
 
     @property
     def read(self) -> ReadRecords:
@@ -195,6 +205,8 @@ class _Records:
             return self._locate_error(error, keys, lineage)
 
     def _read_at_once(self, keys: Span, lineage: Lineage) -> BlockResult:
+        if not self._takes_many:
+            return self._read_one_by_one(keys, lineage)
         numbers = keys if self._takes_arrays else _as_integers(keys)
         try:
             rows = list(self._source.__getitems__(numbers))
@@ -208,15 +220,27 @@ class _Records:
 
     def _read_one_by_one(self, keys: Span, lineage: Lineage) -> BlockResult:
         read_one, numbers = self._source.__getitem__, _as_integers(keys)
-        rows, error = call_each(self._error_node, lineage, read_one, numbers)
+        rows, error = call_each(self._error_node, lineage, read_one, numbers, is_source=True)
         if isinstance(error, IndexError):
             error.add_note(f"The length of the source is {self._num_records}.")
         return BlockResult(Block(rows, lineage[: len(rows)]), error, row=len(rows))
 
     def _locate_error(self, error: Exception, keys: Span, lineage: Lineage) -> BlockResult:
-        """Read one by one up to the record that fails; if none does, all of them fail."""
+        """Read one by one up to the record that fails.
+
+        If none does, all of them fail, unless `__getitems__` has another signature: that of a
+        source of TFDS does while TFDS mocks its data.
+        """
         result = self._read_one_by_one(keys, lineage)
         if result.error:
+            return result
+        if isinstance(error, TypeError):
+            self._takes_many = False
+            logger.info(
+                "Records of %s are read one by one, because `__getitems__` raised: %s",
+                self._label,
+                error,
+            )
             return result
         return BlockResult(Block.empty(), add_context(error, self._error_node, lineage, 0))
 

@@ -8,6 +8,7 @@ from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult, SkipEvent, join_results
 from gristmill._engine.blocks.error_notes import record_key, step_name
 from gristmill._engine.blocks.lineage import Lineage
+from gristmill._engine.blocks.source_end import SourceEndedError
 from gristmill._plan.nodes.base import Node
 from gristmill.errors import PlanError
 from gristmill.types import Span
@@ -52,7 +53,9 @@ def skipping_errors(
 
 def _is_bad_record(error: BaseException | None) -> bool:
     """Return whether an error is due to the record: any other one would come with each record."""
-    return isinstance(error, Exception) and not isinstance(error, PlanError | MemoryError)
+    return isinstance(error, Exception) and not isinstance(
+        error, PlanError | MemoryError | SourceEndedError
+    )
 
 
 def _skip_event(node: Node, lineage: Lineage, result: BlockResult) -> SkipEvent:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from gristmill._engine.blocks.lineage import Lineage
+from gristmill._engine.blocks.source_end import SourceEndedError
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import AccessNode
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
@@ -14,9 +15,20 @@ T = TypeVar("T")
 
 
 def call_each(
-    node: Node, lineage: Lineage, function: Callable[..., T], *arguments: Iterable[object]
+    node: Node,
+    lineage: Lineage,
+    function: Callable[..., T],
+    *arguments: Iterable[object],
+    is_source: bool = False,
 ) -> tuple[list[T], BaseException | None]:
     """Call a user's function for each element.
+
+    Args:
+        node: The step.
+        lineage: The lineage of the elements.
+        function: The function.
+        *arguments: Its arguments for each element.
+        is_source: Whether it reads records, so that a `StopIteration` is the end of them.
 
     Returns:
         The results up to the first exception, and that exception with its note, if any.
@@ -29,6 +41,11 @@ def call_each(
     except BaseException as error:  # SystemExit, too, follows the results before it
         return results, add_context(error, node, lineage, len(results))
     if len(results) < len(lineage):  # `map` treats a StopIteration as the end of its input
+        if is_source:
+            where = record_name(node, lineage.position(len(results)))
+            return results, SourceEndedError(
+                f"The epoch ends: {step_name(node)} raised StopIteration, on {where}."
+            )
         return results, add_context(StopIteration(), node, lineage, len(results))
     return results, None
 

@@ -9,6 +9,7 @@ from gristmill._base.background import Background
 from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.executors.base import Executor
+from gristmill._engine.executors.reader_names import named_reader
 from gristmill._engine.tuning.measure import BlockStats, Stopwatch, unexplained_wait_s
 from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill.errors import ClosedError
@@ -53,6 +54,9 @@ class ThreadExecutor(Executor):
         self._todo: SimpleQueue[_Task | None] = SimpleQueue()
         self._done: SimpleQueue[None] = SimpleQueue()
         self._threads: list[Background] = []
+        self._numbers: SimpleQueue[int] = SimpleQueue()
+        """The numbers of threads that do not read at the moment."""
+        self._num_numbers = 0
         self._is_interrupted = False
         self._is_closed = False
 
@@ -78,6 +82,9 @@ class ThreadExecutor(Executor):
         """Use this many threads from now on."""
         self.num_threads = num_threads
         needed = num_threads if num_threads > 1 else 0
+        for number in range(self._num_numbers, needed):
+            self._numbers.put(number)
+        self._num_numbers = max(self._num_numbers, needed)
         for _ in self._threads[needed:]:
             self._todo.put(None)
         del self._threads[needed:]
@@ -137,7 +144,7 @@ class ThreadExecutor(Executor):
         while len(self._threads) < self.num_threads and not self._is_closed:
             thread = Background(
                 _work,
-                (self._read, self._todo, self._done),
+                (self._read, self._todo, self._done, self._numbers),
                 name=f"gristmill-read-{len(self._threads)}",
             )
             self._threads.append(thread)
@@ -150,15 +157,20 @@ def _work(
     read: Callable[[range], BlockResult],
     todo: "SimpleQueue[_Task | None]",
     done: "SimpleQueue[None]",
+    numbers: "SimpleQueue[int]",
 ) -> None:
     """Compute one task after the other. Holds no reference to the executor or to past results."""
     while (task := todo.get()) is not None:
         if not task.is_cancelled:
             task.has_begun = True
+            number = numbers.get()
             try:
-                task.result = _compute(read, task)
+                with named_reader(number):
+                    task.result = _compute(read, task)
             except BaseException as error:  # whatever it is, the consumer raises it
                 task.result = BlockResult(Block.empty(), error)
+            finally:
+                numbers.put(number)
             if task.is_cancelled:
                 task.result = BlockResult(Block.empty())  # frees the elements
             done.put(None)

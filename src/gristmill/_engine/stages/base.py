@@ -50,6 +50,22 @@ class Stage(ABC):
         """Release everything, after `close`. The caller is the only one that uses the stage."""
 
 
+class SegmentStage(Stage):
+    """A stage that can stop where nothing is under way, so that another one can continue there."""
+
+    @abstractmethod
+    def settle(self, num_missing: int = 0) -> Cursor | None:
+        """Compute no more than what is under way and the next `num_missing` elements.
+
+        Args:
+            num_missing: How many further elements the stage above needs to complete one of its own.
+
+        Returns:
+            The cursor from which another stage can continue, if all that was read is returned.
+            `None` as long as `pull` has to be called first. `seek` ends this mode.
+        """
+
+
 @final
 class StageProducer(Producer[BlockResult, Cursor]):
     """A stage as the producer of a `ResumablePuller`."""
@@ -77,6 +93,12 @@ class StageProducer(Producer[BlockResult, Cursor]):
 
     def dispose(self) -> None:
         self._stage.dispose()
+
+
+def settle_below(parent: Stage, num_missing: int) -> Cursor | None:
+    """Call `settle` of a stage of a segment."""
+    assert isinstance(parent, SegmentStage), "a segment consists of such stages"
+    return parent.settle(num_missing)
 
 
 class UpperStage(Stage):
@@ -120,7 +142,7 @@ class NamedStage(UpperStage):
 
 
 @final
-class StepStage(UpperStage):
+class StepStage(UpperStage, SegmentStage):
     """Runs a step on each block from below."""
 
     def __init__(
@@ -138,6 +160,9 @@ class StepStage(UpperStage):
         made = result.then(self._run)
         self._clock.add(made.step_seconds[-1])
         return self._skip.drop(made)
+
+    def settle(self, num_missing: int = 0) -> Cursor | None:
+        return settle_below(self.parent, num_missing)
 
     def seek(self, cursor: Cursor) -> Cursor:
         local = self.parent.seek(cursor)

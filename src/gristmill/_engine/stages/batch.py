@@ -10,8 +10,15 @@ from gristmill._engine.access.cut import Cut
 from gristmill._engine.access.reader import open_step
 from gristmill._engine.blocks.block import Block, concatenate
 from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.source_end import SourceEndedError, log_source_end
 from gristmill._engine.executors.base import Executor
-from gristmill._engine.stages.base import Stage, StepStage, UpperStage
+from gristmill._engine.stages.base import (
+    SegmentStage,
+    Stage,
+    StepStage,
+    UpperStage,
+    settle_below,
+)
 from gristmill._engine.stages.ranges import RangeStage
 from gristmill._metrics.counters import Counters, StepClock
 from gristmill._metrics.profiler import named
@@ -21,7 +28,7 @@ from gristmill.types import Cursor
 
 
 @final
-class BatchStage(UpperStage):
+class BatchStage(UpperStage, SegmentStage):
     """Stacks elements in their order, and keeps those of an incomplete batch for the next block."""
 
     def __init__(self, node: BatchNode, parent: Stage, clock: StepClock) -> None:
@@ -51,6 +58,13 @@ class BatchStage(UpperStage):
         self._clock.add(time.perf_counter() - start)
         return batches
 
+    def settle(self, num_missing: int = 0) -> Cursor | None:
+        count = sum(map(len, self._pending))
+        num_batches = max(num_missing, 1) if count else num_missing
+        return settle_below(
+            self.parent, num_batches * self._node.size - count if num_batches else 0
+        )
+
     def seek(self, cursor: Cursor) -> Cursor:
         self._pending = []
         return self.parent.seek(cursor)
@@ -64,6 +78,7 @@ def stack_stages(
     *,
     length: int | None = None,
     needs_thread: bool = False,
+    on_source_end: Callable[[SourceEndedError], None] = log_source_end,
 ) -> Stage:
     """Return the stage of the steps over the first `length` positions; by default, over all.
 
@@ -81,6 +96,7 @@ def stack_stages(
         num_sources=cut.plan.num_sources,
         reads_many=cut.plan.reads_many,
         needs_thread=needs_thread,
+        on_source_end=on_source_end,
     )
     return stack_steps(
         stage,

@@ -2,18 +2,21 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import final
 
+from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.source_end import SourceEndedError, log_source_end
 from gristmill._engine.executors.base import Executor
-from gristmill._engine.stages.base import CursorFilter, Stage
+from gristmill._engine.stages.base import CursorFilter, SegmentStage
 from gristmill._engine.tuning.block_size import first_block_size, next_block_size
 from gristmill._metrics.counters import Counters
 from gristmill.types import Cursor
 
 
 @final
-class RangeStage(Stage):
+class RangeStage(SegmentStage):
     """Keeps an executor busy with the ranges that follow a cursor."""
 
     def __init__(
@@ -29,6 +32,7 @@ class RangeStage(Stage):
         num_sources: int = 1,
         reads_many: bool = False,
         needs_thread: bool = False,
+        on_source_end: Callable[[SourceEndedError], None] = log_source_end,
     ) -> None:
         self._executor = executor
         self._length = length
@@ -39,6 +43,8 @@ class RangeStage(Stage):
         self._counters = counters
         self._first_step = first_step
         self._needs_thread = needs_thread
+        self._on_source_end = on_source_end
+        self._has_reported_end = False
         self._block_size = first_block_size(
             executor.target_block_s,
             executor.policy,
@@ -47,6 +53,8 @@ class RangeStage(Stage):
             reads_many=reads_many,
         )
         self._next = 0
+        self._stop: int | None = None
+        """The position from which on nothing is submitted, while the stage settles."""
         self._sizes: deque[int] = deque()
         self._skip = CursorFilter()
 
@@ -55,9 +63,11 @@ class RangeStage(Stage):
         while result is None:
             self._fill()
             if not self._sizes:
-                return None
-            result = self._executor.collect(has_more=self._next < self._end)
-        if len(result.block) < self._sizes.popleft():
+                return None if self._next >= self._end else BlockResult(Block.empty())
+            result = self._executor.collect(has_more=self._next < self._fill_end)
+        if isinstance(result.error, SourceEndedError):
+            result = self._end_source(result, result.error)
+        elif len(result.block) < self._sizes.popleft():
             self._end = self._length  # an element is absent, so a batch at the end may need more
         if result.stats is not None:
             self._block_size = next_block_size(
@@ -74,11 +84,21 @@ class RangeStage(Stage):
         cursor = tuple(cursor)
         self._executor.cancel()
         self._sizes.clear()
+        self._stop = None
         # Rounded up: the cursor after a last, smaller batch is the number of records.
         self._next = -(-cursor[0] // self._records)
         self._end = self._next + self._num_needed(max(0, self._length - self._next))
         self._skip = CursorFilter(cursor)
         return cursor
+
+    def settle(self, num_missing: int = 0) -> Cursor | None:
+        if self._sizes:
+            self._stop = self._next
+            return None
+        self._stop = self._next + num_missing
+        if num_missing:
+            return None
+        return (self._next * self._records, *self._start[1:])
 
     @property
     def needs_thread(self) -> bool:
@@ -93,9 +113,23 @@ class RangeStage(Stage):
     def dispose(self) -> None:
         self._executor.dispose()
 
+    def _end_source(self, result: BlockResult, end: SourceEndedError) -> BlockResult:
+        """End the stream after a block, until `seek`, and report that once."""
+        if not self._has_reported_end:
+            self._has_reported_end = True
+            self._on_source_end(end)
+        self._executor.cancel()
+        self._sizes.clear()
+        self._end = self._next
+        return replace(result, error=None)
+
+    @property
+    def _fill_end(self) -> int:
+        return self._end if self._stop is None else min(self._end, self._stop)
+
     def _fill(self) -> None:
-        while self._next < self._end and self._executor.has_room:
-            size = min(self._block_size.size, self._end - self._next)
+        while self._next < self._fill_end and self._executor.has_room:
+            size = min(self._block_size.size, self._fill_end - self._next)
             size = min(size, self._executor.max_positions or size)
             self._executor.submit(range(self._next, self._next + size))
             self._sizes.append(size)

@@ -10,6 +10,7 @@ from gristmill._engine.stateful.counted_map import CountedMapStage
 from gristmill._engine.stateful.custom import CustomStage
 from gristmill._engine.stateful.limit import LimitStage
 from gristmill._engine.stateful.mix import MixStage
+from gristmill._engine.stateful.operations import OperationsStage, PackBatchesStage
 from gristmill._engine.stateful.packing.concat_split import ConcatSplitStage
 from gristmill._engine.stateful.packing.first_fit import PackStage
 from gristmill._engine.stateful.rebatch import RebatchStage
@@ -18,6 +19,7 @@ from gristmill._engine.stateful.repeat import RepeatStage
 from gristmill._engine.stateful.window_shuffle import WindowShuffleStage
 from gristmill._engine.stateful.zip import ZipStage
 from gristmill._plan.nodes.combine_streams import ChainNode, MixStreamNode, ZipStreamNode
+from gristmill._plan.nodes.operations import OperationsNode, PackBatchesNode
 from gristmill._plan.nodes.packing import ConcatSplitNode, PackNode
 from gristmill._plan.nodes.stream import (
     CacheNode,
@@ -39,6 +41,8 @@ STAGES: dict[type[StatefulNode], Callable[..., Stage]] = {
     CustomStreamNode: CustomStage,
     LimitNode: LimitStage,
     MixStreamNode: MixStage,
+    OperationsNode: OperationsStage,
+    PackBatchesNode: PackBatchesStage,
     PackNode: PackStage,
     RebatchNode: RebatchStage,
     RecordStreamNode: RecordStreamStage,

@@ -15,7 +15,7 @@ from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.executors.processes.executor import ProcessExecutor
 from gristmill._engine.executors.threads import ThreadExecutor
-from gristmill._engine.stages.base import Stage
+from gristmill._engine.stages.base import SegmentStage, Stage
 from gristmill._engine.tuning.executor_choice import (
     after_probe,
     begin_trial,
@@ -93,10 +93,14 @@ class AutotunedStage(Stage):
         threads = [strategy for strategy in self._openers if strategy.kind == "threads"]
         self._is_first = bool(threads)
         self._running = self._choice.best
-        """The strategy of `_stage`."""
+        """The strategy of `_stage`, or the next one while `_is_settling`."""
+        self._is_settling = False
+        """Whether `_stage` returns what it has begun before the stream continues elsewhere."""
         self._stage, self._executor = self._open(threads[0] if threads else self._choice.best)
 
     def pull(self) -> BlockResult | None:
+        if self._is_settling:
+            self._switch_if_settled()
         requested_at = self._clock()
         result = self._stage.pull()
         if result is None:
@@ -106,7 +110,7 @@ class AutotunedStage(Stage):
         if isinstance(result.error, UnsendableError) and self._choice.current.kind == "processes":
             self._stop_using_processes(result.error)
             return replace(result, error=None)
-        if result.error is not None:
+        if result.error is not None or self._is_settling:
             return result
         if self._is_first:
             self._choose_first(result)
@@ -120,12 +124,14 @@ class AutotunedStage(Stage):
 
     def seek(self, cursor: Cursor) -> Cursor:
         self._cursor = cursor
+        if self._is_settling:
+            self._switch(cursor)
         self._window = window_after_switch(self._clock())
         return self._stage.seek(cursor)
 
     @property
     def needs_thread(self) -> bool:
-        return self._choice.current.kind != "inline"
+        return self._choice.current.kind != "inline" or self._is_settling
 
     def interrupt(self) -> None:
         self._stage.interrupt()
@@ -227,22 +233,46 @@ class AutotunedStage(Stage):
         self._retire(decision.retire, now)
 
     def _run_on(self, strategy: Strategy) -> None:
-        """Continue on a strategy, after the last element that was returned."""
-        logger.debug("Running on %s.", strategy)
-        old, old_executor = self._stage, self._executor
+        """Continue on a strategy, once the present one has returned all that it has read.
+
+        So no record is read twice. A flat map may leave a part of a batch however many records are
+        read: then the stream continues after the last element that was returned.
+        """
         self._running = strategy
         self._retired.pop(strategy, None)
+        self._is_settling = True
+        self._switch_if_settled()
+
+    def _switch_if_settled(self) -> None:
+        stage = self._stage
+        if self._open(self._running)[0] is stage:
+            self._switch(None)
+        elif isinstance(stage, SegmentStage) and len(self._start) == 1:
+            cursor = stage.settle()
+            if cursor is not None:
+                self._switch(cursor)
+        else:
+            self._switch(self._cursor)
+
+    def _switch(self, cursor: Cursor | None) -> None:
+        """Continue on `_running` from a cursor; `None` if its stage is already there."""
+        strategy = self._running
+        logger.debug("Running on %s.", strategy)
+        self._is_settling = False
+        old, old_executor = self._stage, self._executor
         self._stage, self._executor = self._open(strategy)
         if isinstance(self._executor, ThreadExecutor):
             self._executor.resize(strategy.size)
-        if self._stage is not old:
-            old.seek(self._cursor)  # drops the blocks that it has in flight
-            self._stage.seek(self._cursor)
+        if self._stage is not old and cursor is not None:
+            old.seek(cursor)  # drops the blocks that it has in flight
+            self._stage.seek(cursor)
             self._previous = old_executor if isinstance(old_executor, ThreadExecutor) else None
         self._counters.executor = strategy.kind
         self._counters.num_threads = strategy.size if strategy.kind == "threads" else 0
         self._counters.num_workers = strategy.size if strategy.kind == "processes" else 0
-        self._window = window_after_switch(self._clock())
+        now = self._clock()
+        self._window = window_after_switch(now)
+        self._close_retired(now)
 
     def _open(self, strategy: Strategy) -> tuple[Stage, Executor | None]:
         if strategy not in self._opened:
@@ -260,6 +290,8 @@ class AutotunedStage(Stage):
         self._close_retired(now)
 
     def _close_retired(self, now: float) -> None:
+        if self._is_settling:
+            return
         for strategy, since in list(self._retired.items()):
             if now - since >= self._policy.keep_tried_s:
                 self._close(strategy)
@@ -283,5 +315,7 @@ class AutotunedStage(Stage):
 
     def _stop_using_processes(self, reason: BaseException) -> None:
         """Continue inline, because an element cannot be sent from a worker to this process."""
-        self._run_on(self._choice.strategies[0])
+        self._running = self._choice.strategies[0]
+        self._retired.pop(self._running, None)
+        self._switch(self._cursor)
         self._rule_out([one for one in self._openers if one.kind == "processes"], reason)

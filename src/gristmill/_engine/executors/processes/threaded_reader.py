@@ -7,6 +7,8 @@ from gristmill._engine.access.context import Reader
 from gristmill._engine.access.cut import Cut, cut_plan
 from gristmill._engine.access.reader import open_cut
 from gristmill._engine.blocks.block_result import BlockResult, join_results
+from gristmill._engine.blocks.source_end import SourceEndedError
+from gristmill._engine.executors.reader_names import with_reader_name
 from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.stages.batch import stack_stages
 from gristmill._engine.tuning.measure import Stopwatch, is_mostly_waiting
@@ -31,7 +33,7 @@ class ThreadedReader:
         policy: TuningPolicy = DEFAULT_POLICY,
     ) -> None:
         self._cut = cut
-        self._read = read
+        self._read = with_reader_name(read, num_threads=num_threads)
         self._policy = policy
         # A source that reads many records in one call waits for all of them together.
         self._num_threads = 1 if cut.plan.reads_many else num_threads
@@ -55,7 +57,9 @@ class ThreadedReader:
         """Run the stages of the cut from the start to the end of a range."""
         if self._threads is None:
             self._threads = ThreadExecutor(
-                open_cut(self._low), most_positions_ahead=self._most_ahead, policy=self._policy
+                with_reader_name(open_cut(self._low), num_threads=self._num_threads),
+                most_positions_ahead=self._most_ahead,
+                policy=self._policy,
             )
         threads = self._threads
         threads.resize(self._num_threads)
@@ -63,7 +67,8 @@ class ThreadedReader:
         low = self._low
         counters = Counters([""] * (1 + self._cut.num_read))
         stop = min(positions.stop * records, low.base.length())
-        stage = stack_stages(low, threads, counters, length=stop)
+        ends: list[SourceEndedError] = []
+        stage = stack_stages(low, threads, counters, length=stop, on_source_end=ends.append)
         stage.seek((positions.start * records,) + (0,) * low.num_flat_maps)
         results: list[BlockResult] = []
         while (result := stage.pull()) is not None:
@@ -73,7 +78,11 @@ class ThreadedReader:
                 break
         self._observe(results)
         joined = join_results(results)
-        return replace(joined, step_seconds=tuple(step.seconds for step in counters.steps))
+        return replace(
+            joined,
+            error=ends[0] if ends else joined.error,
+            step_seconds=tuple(step.seconds for step in counters.steps),
+        )
 
     def _observe(self, results: list[BlockResult]) -> None:
         stats = [result.stats for result in results if result.stats is not None]

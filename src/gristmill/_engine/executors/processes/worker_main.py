@@ -41,6 +41,7 @@ from gristmill._engine.executors.processes.messages import (
     WithdrawTask,
 )
 from gristmill._engine.executors.processes.threaded_reader import ThreadedReader
+from gristmill._engine.executors.reader_names import with_reader_name
 from gristmill._plan.nodes.steps import RandomMapNode
 from gristmill.options import ReadOptions
 
@@ -168,7 +169,7 @@ class Worker:
         job = self._jobs[task.job]
         try:
             if task.is_suspect:
-                self._compute_one_by_one(job.cut, task.positions)
+                self._compute_one_by_one(job, task.positions)
             self._arena.begin(len(task.positions))
             self._send(task, job, job.read(task.positions))
         except ConnectionError:
@@ -236,14 +237,17 @@ class Worker:
                 return block[:row], add_context(error, job.cut.base, block.lineage, row)
         raise AssertionError("every element can be sent, but not all of them together")
 
-    def _compute_one_by_one(self, cut: Cut, positions: range) -> None:
+    def _compute_one_by_one(self, job: "_OpenJob", positions: range) -> None:
         """Compute each record by itself, then each element, and report which one comes next.
 
         The range has killed a worker. If one of its records or elements kills this worker, too, the
         parent knows which one.
         """
+        cut = job.cut
         low = cut_plan(cut.plan, skips_errors=cut.skips_errors, below_batches=True)
-        read_records, read_elements = open_cut(low), open_cut(cut)
+        read_records, read_elements = (
+            with_reader_name(open_cut(each), num_threads=job.num_threads) for each in (low, cut)
+        )
         size = cut.base.records_per_position
         for position in positions:
             records = range(position * size, min((position + 1) * size, low.base.length()))
@@ -260,6 +264,7 @@ class _OpenJob:
 
     def __init__(self, cut: Cut, options: ReadOptions, arena: Arena) -> None:
         self.cut = cut
+        self.num_threads = options.num_threads
         above = cut.steps[cut.num_read :]
         self.draws_above = any(isinstance(step, RandomMapNode) for step in above)
         """Whether a step above the cut draws random numbers, and so needs the generators."""

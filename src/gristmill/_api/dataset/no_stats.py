@@ -1,0 +1,78 @@
+"""What Grain's base classes offer subclasses for statistics, as calls that do nothing."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, final
+
+T = TypeVar("T")
+
+_NO_TIMER: AbstractContextManager[None] = nullcontext()
+
+
+@final
+class NoStats:
+    """The `_stats` of a dataset or iterator: users' classes for Grain report to it.
+
+    gristmill measures each step itself, so these calls return what they are given.
+    """
+
+    output_spec: ClassVar[None] = None
+
+    def record_self_time(
+        self, *, num_elements: int = 1, offset_ns: float = 0
+    ) -> AbstractContextManager[None]:
+        """Return a context manager that does nothing."""
+        del num_elements, offset_ns
+        return _NO_TIMER
+
+    def record_output_spec(self, element: T) -> T:
+        """Return the element."""
+        return element
+
+    def record_output_spec_for_batch(self, elements: Sequence[T]) -> Sequence[T]:
+        """Return the elements."""
+        return elements
+
+    def record_bytes_consumed(self, element: T) -> T:
+        """Return the element."""
+        return element
+
+    def record_bytes_produced(self, element: T) -> T:
+        """Return the element."""
+        return element
+
+    def report(self) -> None:
+        """Do nothing."""
+
+
+NO_STATS = NoStats()
+
+
+class SupportsStats:
+    """Base of datasets and iterators, with the names that subclasses written for Grain use."""
+
+    _stats: Any = NO_STATS
+
+    def _initialize_stats(self, execution_tracking_mode: object = None) -> Any:
+        """Return `_stats`. Grain calls it to start measuring."""
+        del execution_tracking_mode
+        return self._stats
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MultiprocessingContext:
+    """The slice of a user's stream that an iterator reads: number `process_index` of them."""
+
+    process_index: int = 0
+    process_count: int = 1
+
+
+@final
+@dataclass(kw_only=True)
+class IteratorContext:
+    """The `_ctx` of an iterator, which iterators written for Grain read."""
+
+    mp_context: MultiprocessingContext = MultiprocessingContext()
+    is_dataloader_pipeline: bool = False
