@@ -48,6 +48,7 @@ class DatasetIterator(OrbaxCheckpointable, Iterator[T_co], ABC, Generic[T_co]):
             passed on to them. Under `mp_prefetch`, they compute in worker processes.
     """
 
+    _grain_class = "DatasetIterator"
     _parents: tuple["DatasetIterator[Any]", ...] = ()
 
     def __init__(
