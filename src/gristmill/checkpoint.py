@@ -5,6 +5,7 @@ import typing as _typing
 from gristmill._base.lazy import lazy_names as _lazy_names
 
 if _typing.TYPE_CHECKING:
+    from gristmill._checkpoint.array_state import state_to_arrays
     from gristmill._checkpoint.gather import gather_states
     from gristmill._checkpoint.orbax import CheckpointHandler as CheckpointHandler
     from gristmill._checkpoint.orbax import CheckpointRestore as CheckpointRestore
@@ -14,10 +15,11 @@ else:
     __getattr__, __dir__ = _lazy_names(
         __name__,
         {
+            "gristmill._checkpoint.array_state": "state_to_arrays",
             "gristmill._checkpoint.gather": "gather_states",
             "gristmill._checkpoint.orbax": "CheckpointHandler, CheckpointRestore, CheckpointSave",
             "gristmill._checkpoint.skipped_record": "SkippedRecord",
         },
     )
 
-__all__ = ["SkippedRecord", "gather_states"]
+__all__ = ["SkippedRecord", "gather_states", "state_to_arrays"]

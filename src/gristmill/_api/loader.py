@@ -214,6 +214,8 @@ class DataLoaderIterator(OrbaxCheckpointable, Iterator[Element]):
         validate_state: Whether states that belong to another pipeline are rejected.
     """
 
+    _grain_class = "DataLoaderIterator"
+
     def __init__(
         self, data_loader: DataLoader, state: bytes | None = None, validate_state: bool = True
     ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from gristmill._checkpoint.array_state import is_array_state, state_from_arrays
 from gristmill._checkpoint.gather import gather_states
 from gristmill._checkpoint.state import load_json
 from gristmill.errors import StateError
@@ -25,7 +26,9 @@ def to_json(state: SavedState) -> str:
     >>> to_json({"next": 3}), to_json(b'{"position": 3}')
     ('{"next": 3}', '{"position": 3}')
     """
-    return state.decode() if isinstance(state, bytes) else json.dumps(state)
+    if isinstance(state, bytes):
+        return state.decode()
+    return json.dumps(state_from_arrays(state) if is_array_state(state) else state)
 
 
 def write_state(folder: Path, json_text: str) -> None:

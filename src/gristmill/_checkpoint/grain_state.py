@@ -38,10 +38,12 @@ _OF_DATASETS = frozenset(
         "row_group",
     }
 )
+"""Each state of a dataset iterator of Grain has one of these fields, unless a user wrote it."""
 
 _ADDRESS = re.compile(" at 0x[0-9a-f]+")
 
-_FINISH = "Finish the epoch with Grain and begin the next one here, or start again"
+FINISH = "Finish the epoch with Grain and begin the next one here, or start again"
+"""The remedy where only Grain can continue."""
 
 
 @final
@@ -93,7 +95,7 @@ class GrainStateReader:
         if body["version"] != _VERSION:
             raise StateError(
                 f"The state has version {body['version']} of Grain's `DataLoader`, but this "
-                f"gristmill reads {_VERSION}. {_FINISH}."
+                f"gristmill reads {_VERSION}. {FINISH}."
             )
         if _count(body["worker_count"]):
             raise _with_workers(body["worker_count"])
@@ -125,11 +127,11 @@ class GrainStateReader:
         own_count = sampler.shard_options.shard_count
         size = sampler.epoch_size
         has_begun = (num_records * count + index) // own_count % size >= count // own_count
-        if has_begun and _is_shuffled_differently(size):
+        if has_begun and is_shuffled_differently(size):
             raise StateError(
                 f"The state is from Grain, within an epoch of {size} records. Grain's shuffle "
                 "yields one of them twice and another never; here each comes once, in another "
-                f"order. {_FINISH}."
+                f"order. {FINISH}."
             )
 
     def _position_in_flat_maps(self, body: JsonObject) -> GrainPosition:
@@ -148,6 +150,22 @@ class GrainStateReader:
         )
 
 
+def as_dataset_state(state: object, *, is_users: bool) -> JsonObject | None:
+    """Return a state of Grain's Dataset API as a dict; `None` if it is not one.
+
+    >>> as_dataset_state({"next_index": 3}, is_users=False)
+    {'next_index': 3}
+
+    Args:
+        state: Any state.
+        is_users: Whether it may be a state of a user's own iterator, whose fields are not known.
+    """
+    body = _as_dict(state)
+    if not body or "gristmill" in body or body.keys() >= _OF_LOADERS:
+        return None
+    return body if is_users or body.keys() & _OF_DATASETS else None
+
+
 def not_a_gristmill_state(state: object) -> StateError:
     """Return the error for a state that gristmill did not write."""
     keys = set(cast("dict[object, object]", state)) if isinstance(state, dict) else set[object]()
@@ -158,10 +176,8 @@ def not_a_gristmill_state(state: object) -> StateError:
         )
     if keys & _OF_DATASETS:
         return StateError(
-            "The state is from Grain's Dataset API, which does not describe the pipeline it "
-            "belongs to. If no step of this one filters, splits, packs or mixes, "
-            "`gristmill.experimental.set_next_index(iterator, n)` resumes after the first n "
-            f"elements. Otherwise {_FINISH[0].lower()}{_FINISH[1:]}."
+            "The state is from Grain's Dataset API. Restore it into an iterator over a "
+            "`gristmill.MapDataset` or `IterDataset` with the same steps."
         )
     return StateError("The state was not written by gristmill. Pass the result of `get_state`.")
 
@@ -176,10 +192,10 @@ def _as_dict(state: object) -> JsonObject:
     return cast(JsonObject, state) if isinstance(state, dict) else {}
 
 
-def _is_shuffled_differently(size: int) -> bool:
+def is_shuffled_differently(size: int) -> bool:
     """Return whether Grain's cipher is one bit short: 2^k + 1 records, k even and at least 16.
 
-    >>> [size for size in range(2, 100_000) if _is_shuffled_differently(size)]
+    >>> [size for size in range(2, 100_000) if is_shuffled_differently(size)]
     [65537]
     """
     bits = (size - 1).bit_length() - 1
@@ -196,7 +212,7 @@ def _with_workers(count: int) -> StateError:
     return StateError(
         f"The state is from Grain with {count} workers. Each of them batched its own share of the "
         "records, and this stream has no such batches. A state that Grain writes with "
-        f"`worker_count=0` restores. {_FINISH}."
+        f"`worker_count=0` restores. {FINISH}."
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast, final
 
+from gristmill._checkpoint.array_state import is_array_state, state_from_arrays
 from gristmill._checkpoint.grain_state import not_a_gristmill_state
 from gristmill._checkpoint.mismatch import Description, compare_descriptions
 from gristmill._checkpoint.skipped_record import SkippedRecord
@@ -153,6 +154,8 @@ def parse_body(state: object) -> JsonObject:
     if not isinstance(state, dict):
         raise not_a_gristmill_state(state)
     found = dict(cast(JsonObject, state))
+    if is_array_state(found):
+        found = state_from_arrays(found)
     if "gristmill" not in found:
         raise not_a_gristmill_state(found)
     if found["gristmill"] != VERSION:

@@ -3,12 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+from gristmill._checkpoint.grain_state import as_dataset_state
 from gristmill._checkpoint.mismatch import check_shard
 from gristmill._checkpoint.state import Position, State, decode_state, encode_state
 from gristmill._engine.flat_map_cursor import cursor_after
+from gristmill._engine.grain_cursor import grain_cursor
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.nodes.base import Node, RecordsNode
+from gristmill._plan.nodes.sampled import SampleNode
+from gristmill._plan.nodes.stream import CustomStreamNode
 from gristmill._plan.reshard import reshard_plan
 from gristmill._plan.sharding import has_contiguous_shards, shard_of
 from gristmill._plan.traverse import bottom_of
@@ -76,6 +80,9 @@ class Run:
         """Continue from a state. One that does not fit raises an error and changes nothing."""
         if self._is_lockstep and isinstance(given, dict) and "global_next_index" in given:
             given = self._from_elastic(given["global_next_index"])
+        elif (of_grain := self._as_grains(given)) is not None:
+            self._go_to_cursor(grain_cursor(self._plan, self._settings, of_grain))
+            return
         state = decode_state(given, self._description if validates else None)
         is_alike = state.is_contiguous == has_contiguous_shards(self._plan) or bool(
             state.shard_history
@@ -106,7 +113,19 @@ class Run:
     def go_after(self, num_records: int, outputs: Sequence[int] = ()) -> None:
         """Continue after some records and some outputs of each flat map, bottom up."""
         self._check((num_records, *outputs), self.stream.cursor, bottom_of(self._plan))
-        cursor = cursor_after(self._plan, self._settings, num_records=num_records, outputs=outputs)
+        self._go_to_cursor(
+            cursor_after(self._plan, self._settings, num_records=num_records, outputs=outputs)
+        )
+
+    def _as_grains(self, given: Any) -> dict[str, Any] | None:
+        """Return a state of a dataset iterator of Grain; `None` if it is not one."""
+        bottom = bottom_of(self._plan)
+        if isinstance(bottom, SampleNode):
+            return None  # of a loader, whose states differ
+        return as_dataset_state(given, is_users=isinstance(bottom, CustomStreamNode))
+
+    def _go_to_cursor(self, cursor: Cursor) -> None:
+        """Continue from a cursor of the whole plan, not of one that continues other shards."""
         position = Position(cursor)
         is_contiguous = has_contiguous_shards(self._plan)
         self._go_to(State(positions=(position,), is_contiguous=is_contiguous), (), position)

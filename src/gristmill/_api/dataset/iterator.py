@@ -8,6 +8,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 
 from gristmill._api.dataset.no_stats import IteratorContext, SupportsStats
 from gristmill._base.checks import as_int
+from gristmill._checkpoint.array_state import as_returned
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.state import Position
 from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
@@ -50,6 +51,7 @@ class DatasetIterator(OrbaxCheckpointable, SupportsStats, Iterator[T_co], ABC, G
             passed on to them. Under `mp_prefetch`, they compute in worker processes.
     """
 
+    _grain_class = "DatasetIterator"
     _parents: tuple["DatasetIterator[Any]", ...] = ()
     _closed = False
 
@@ -153,14 +155,15 @@ class StreamIterator(DatasetIterator[T_co]):
         return next(self._run.stream)
 
     def get_state(self) -> IteratorState:
-        return self._run.state
+        return as_returned(self._run.state)
 
     def _capture_state(self) -> Callable[[], IteratorState]:
         """Record the position, and return a function that returns its state when called later.
 
         Recording costs less than `get_state`, and the iterator may advance in between.
         """
-        return self._run.bookmark()
+        state = self._run.bookmark()
+        return lambda: as_returned(state())
 
     def set_state(self, state: IteratorState) -> None:
         self._run.restore(state)
