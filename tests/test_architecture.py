@@ -21,7 +21,8 @@ LAYERS = [  # low to high: a module imports from its own package, or from a lowe
     "_api",
     "_demo checkpoint constants multiprocessing samplers sharding sources testing transforms",
     "_cli demo experimental",
-    "python __main__",
+    "_as_grain",
+    "as_grain python __main__",
 ]
 """Packages with an underscore are internal; the others are facades over all of them."""
 

@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
-START = {"gristmill", "gristmill._base", "gristmill._base.lazy", "gristmill._base.version"}
+START = {
+    *("gristmill", "gristmill._base", "gristmill._base.grain_mode", "gristmill._base.lazy"),
+    "gristmill._base.version",
+}
 """What `import gristmill` loads: enough to know where each public name is defined."""
 
 UNUSED = {

@@ -2,6 +2,7 @@
 
 import typing as _typing
 
+from gristmill._base.grain_mode import is_grain_mode as _is_grain_mode
 from gristmill._base.lazy import lazy_names as _lazy_names
 from gristmill._base.version import VERSION as _VERSION
 
@@ -30,6 +31,7 @@ if _typing.TYPE_CHECKING:
     from gristmill._api.feeding.feed import feed
     from gristmill._api.feeding.iterator import FeedIterator
     from gristmill._api.loader import DataLoader, DataLoaderIterator, load
+    from gristmill._as_grain.switch import as_grain
     from gristmill._checkpoint.skipped_record import SkippedRecord
     from gristmill._data.sampling.record import Record, RecordMetadata
     from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
@@ -100,6 +102,7 @@ else:
             "gristmill._api.feeding.feed": "feed",
             "gristmill._api.feeding.iterator": "FeedIterator",
             "gristmill._api.loader": "DataLoader, DataLoaderIterator, load",
+            "gristmill._as_grain.switch": "as_grain",
             "gristmill._checkpoint.skipped_record": "SkippedRecord",
             "gristmill._data.sampling.record": "Record, RecordMetadata",
             "gristmill._data.sampling.samplers": "IndexSampler, Sampler, SequentialSampler",
@@ -180,6 +183,7 @@ __all__ = [
     "Transformation",
     "Transformations",
     "WorkerOptions",
+    "as_grain",
     "checkpoint",
     "constants",
     "errors",
@@ -197,3 +201,8 @@ __all__ = [
     "to_torch",
     "transforms",
 ]
+
+if _is_grain_mode():  # set for launchers, and by the program that started this worker process
+    from gristmill._as_grain.switch import as_grain
+
+    as_grain()

@@ -19,7 +19,8 @@ GristmillError
 ├── ClosedError (ValueError)          the iterator is closed
 ├── WorkerError (RuntimeError)        a worker process died, stopped responding or could not send
 │   └── UnsendableError               an element cannot be sent from a worker to this process
-└── MissingExtraError (ImportError)   an optional package is not installed
+├── MissingExtraError (ImportError)   an optional package is not installed
+└── GrainImportedError (ImportError)  Grain itself is imported, so gristmill cannot take its place
 
 GristmillWarning (UserWarning)        the pipeline works, but probably not as intended
 
@@ -159,6 +160,10 @@ class UnsendableError(WorkerError):
 
 class MissingExtraError(GristmillError, ImportError):
     """An optional package is not installed."""
+
+
+class GrainImportedError(GristmillError, ImportError):
+    """Grain itself is imported, so gristmill cannot take its place."""
 
 
 class GristmillWarning(UserWarning):

@@ -8,6 +8,7 @@ from typing import Any, Literal, final
 from gristmill._api.plan_access import source_node
 from gristmill._base.call_site import call_site, warn_user
 from gristmill._base.checks import as_int, as_kind, as_list
+from gristmill._base.grain_classes import DataLoader as GrainDataLoader
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.grain_state import GrainStateReader
 from gristmill._checkpoint.mismatch import Description
@@ -53,7 +54,7 @@ class _Pipeline:
 
 
 @final
-class DataLoader:
+class DataLoader(GrainDataLoader):
     """Reads the records of a source in the order of a sampler, and applies operations to them.
 
     Source, sampler, operations and shard determine the stream. How it is computed, in threads or
@@ -154,6 +155,29 @@ class DataLoader:
     def multiprocessing_options(self) -> MultiprocessingOptions:
         """The number of worker processes, and how far each computes ahead."""
         return self._multiprocessing_options
+
+    def map(self, transform: Transformation | Operation | Callable[[Any], Any]) -> "DataLoader":
+        """Return a loader with one more operation, applied after those of this one.
+
+        >>> list(load(range(4), num_epochs=1, batch_size=2).map(lambda batch: batch.tolist()))
+        [[0, 1], [2, 3]]
+
+        Args:
+            transform: An operation, or a function of an element.
+        """
+        settings = self._pipeline.settings
+        return DataLoader(
+            data_source=self._data_source,
+            sampler=self._sampler,
+            operations=[*self._operations, transform],
+            worker_count=None if settings.is_tuned else self._multiprocessing_options.num_workers,
+            worker_buffer_size=self._multiprocessing_options.per_worker_buffer_size,
+            shard_options=self._shard_options,
+            read_options=self._read_options,
+            enable_profiling=self._multiprocessing_options.enable_profiling,
+            on_error="raise" if settings.on_error is None else settings.on_error,
+            worker_options=settings.worker,
+        )
 
     def stats(self) -> Stats:
         """Return what all iterators of this loader have done so far.

@@ -33,6 +33,7 @@ from gristmill._api.dataset.signatures import (
 )
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
+from gristmill._base.grain_classes import IterDataset as GrainIterDataset
 from gristmill._data.transforms.base import Transformation, Transformations
 from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
 from gristmill._plan.mixing import mixed_order
@@ -75,7 +76,9 @@ class IterDatasetMeta(ABCMeta):
         return PlannedIterDataset(mix_stream_node(nodes, names, proportions), parents)
 
 
-class IterDataset(Dataset, Iterable[T_co], Generic[T_co], metaclass=IterDatasetMeta):
+class IterDataset(
+    Dataset, GrainIterDataset, Iterable[T_co], Generic[T_co], metaclass=IterDatasetMeta
+):
     """A dataset that is read in order, as a stream.
 
     Each method adds a step and returns a new dataset; the original does not change. Steps are

@@ -41,6 +41,7 @@ from gristmill._api.dataset.signatures import (
 from gristmill._api.plan_access import plan_of, source_node
 from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_kind
+from gristmill._base.grain_classes import MapDataset as GrainMapDataset
 from gristmill._base.indices import as_indices
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._data.transforms.base import Transformation, Transformations
@@ -142,7 +143,7 @@ class MapDatasetMeta(ABCMeta):
         return PlannedMapDataset(concatenate_node(parents), parents)
 
 
-class MapDataset(Dataset, Generic[T_co], metaclass=MapDatasetMeta):
+class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMeta):
     """A dataset with random access to its elements.
 
     Each method adds a step and returns a new dataset; the original does not change. Steps are

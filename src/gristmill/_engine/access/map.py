@@ -15,6 +15,7 @@ from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_context, call_each
 from gristmill._engine.blocks.lineage import Lineage
+from gristmill._engine.grain._src.python.dataset import call_in_pipeline
 from gristmill._plan.nodes.sampled import SampleNode
 from gristmill._plan.nodes.steps import MapNode, MapWithIndexNode, RandomMapNode, SeededMapNode
 from gristmill._plan.nodes.stream import CountedMapNode
@@ -49,7 +50,7 @@ def _map_rows(node: MapNode, block: Block) -> BlockResult:
 
 
 def _map_columns(node: MapNode, function: Callable[[Tree], Tree], data: Columns) -> Tree:
-    columns = map_leaves(_as_array, function(data.gather()))
+    columns = map_leaves(_as_array, call_in_pipeline(function, data.gather()))
     _check_columns(node, columns, len(data))
     return columns
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from gristmill._engine.blocks.lineage import Lineage
 from gristmill._engine.blocks.source_end import SourceEndedError
+from gristmill._engine.grain._src.python.dataset import call_in_pipeline
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import AccessNode
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
@@ -35,7 +36,8 @@ def call_each(
     """
     results: list[T] = []
     try:
-        results.extend(map(function, *arguments))  # results before an exception stay in the list
+        # Results before an exception stay in the list.
+        call_in_pipeline(results.extend, map(function, *arguments))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit, too, follows the results before it

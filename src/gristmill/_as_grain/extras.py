@@ -1,0 +1,19 @@
+"""Names of Grain that programs use, and that gristmill itself has no use for."""
+
+import os
+
+GRAIN_VERSION = "0.2.18"
+"""The release of Grain whose names gristmill has. Programs compare `grain.__version__`."""
+
+GRAIN_VERSION_INFO = tuple(int(number) for number in GRAIN_VERSION.split("."))
+
+
+def worker_count(input_worker_count: int | None) -> int:
+    """Return a number of worker processes: the given one, or one for each processor.
+
+    Args:
+        input_worker_count: The number, or `None`.
+    """
+    if input_worker_count is not None:
+        return int(input_worker_count)
+    return os.cpu_count() or 1

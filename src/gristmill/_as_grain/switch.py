@@ -1,0 +1,39 @@
+"""`as_grain`: from now on, `import grain` imports gristmill."""
+
+import os
+import sys
+
+from gristmill._as_grain.finder import GrainFinder
+from gristmill._base.grain_mode import VARIABLE
+from gristmill.errors import GrainImportedError
+
+
+def as_grain() -> None:
+    """Run the rest of this program on gristmill wherever it imports Grain.
+
+    Call it at the top of a program, before anything imports Grain. From then on `import grain`,
+    all its public modules, and the modules of `grain._src` that public programs import, have the
+    names of gristmill, in this process, in worker processes, and in every other process that
+    inherits the environment and imports gristmill before Grain. Another call does nothing.
+
+    `python -m gristmill.as_grain train.py` does the same for a program that is not to be edited.
+
+    >>> import gristmill
+    >>> gristmill.as_grain()  # doctest: +SKIP
+    >>> import grain  # doctest: +SKIP
+    >>> grain.MapDataset is gristmill.MapDataset  # doctest: +SKIP
+    True
+
+    Raises:
+        GrainImportedError: Grain itself has been imported. Objects of both would be mixed up.
+    """
+    if any(isinstance(finder, GrainFinder) for finder in sys.meta_path):
+        return
+    if any(name.partition(".")[0] == "grain" for name in sys.modules):
+        raise GrainImportedError(
+            "gristmill cannot take the place of Grain, because `grain` is imported already. "
+            "Call `gristmill.as_grain()` at the top of the program, before what imports Grain, or "
+            "run `python -m gristmill.as_grain program.py`."
+        )
+    sys.meta_path.insert(0, GrainFinder())
+    os.environ[VARIABLE] = "1"  # for workers: `import gristmill` reads it

@@ -1,0 +1,11 @@
+"""Run a program that is written for Grain: `python -m gristmill.as_grain train.py`."""
+
+import sys as _sys
+
+from gristmill._as_grain.callable_module import CallableModule as _CallableModule
+from gristmill._as_grain.run import main as _main
+
+if __name__ == "__main__":
+    raise SystemExit(_main())
+
+_sys.modules[__name__].__class__ = _CallableModule

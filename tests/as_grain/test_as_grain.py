@@ -1,0 +1,231 @@
+"""`import grain` imports gristmill: what is found, what is refused, and in which processes."""
+
+import importlib
+import inspect
+import os
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import grain
+import pytest
+
+import gristmill
+from gristmill._as_grain.modules import EXTRA_NAMES, FACADES
+from gristmill.errors import GrainImportedError
+
+
+def python(*arguments: str, code: int = 0, **variables: str) -> str:
+    """Return what a new interpreter prints, or the last line of its traceback."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout.strip() if code == 0 else done.stderr.strip().splitlines()[-1]
+
+
+def as_grain(program: str) -> str:
+    return python("-c", f"import gristmill\ngristmill.as_grain()\n{program}")
+
+
+# What is found
+
+
+PUBLIC = [
+    name
+    for name in ["grain", *(each.name for each in pkgutil.walk_packages(grain.__path__, "grain."))]
+    if "._src" not in name and not name.startswith("grain.proto") and "_test" not in name
+]
+
+
+def test_every_public_module_of_grain_exists_in_its_place():
+    assert set(PUBLIC) == {name for name in FACADES if "._src" not in name}
+
+
+IN_OLDER_RELEASES = {
+    "grain._src.core.tree",
+    "grain._src.python.checkpoint_handlers",
+    "grain._src.python.shared_memory_array",
+}
+
+
+@pytest.mark.parametrize("module", [name for name in FACADES if "._src" in name])
+def test_every_internal_module_exists_in_grain(module: str):
+    if module not in IN_OLDER_RELEASES:
+        importlib.import_module(module)
+
+
+@pytest.mark.parametrize("module", EXTRA_NAMES)
+def test_every_extra_name_exists_in_grain_and_is_found(module: str):
+    for name in EXTRA_NAMES[module]:
+        if module not in IN_OLDER_RELEASES:
+            assert hasattr(importlib.import_module(module), name)
+        assert as_grain(f"from {module} import {name}\nprint({name!r})") == name
+
+
+def test_the_classes_are_those_of_gristmill():
+    program = """
+import grain
+import grain.python as older
+from grain.experimental import ThreadPrefetchIterDataset as public
+from grain._src.python.dataset import dataset
+from grain._src.python.dataset.transformations.prefetch import ThreadPrefetchIterDataset
+print(
+    grain.MapDataset is older.MapDataset is dataset.MapDataset is gristmill.MapDataset,
+    ThreadPrefetchIterDataset is public is gristmill.experimental.ThreadPrefetchIterDataset,
+    grain.python.experimental.PerformanceConfig is gristmill.experimental.PerformanceConfig,
+    isinstance(gristmill.load(range(3)), grain.DataLoader),
+)"""
+    assert as_grain(program) == "True True True True"
+
+
+def test_a_star_import_and_dir_list_the_public_names():
+    program = """
+import grain.transforms
+names = {}
+exec("from grain.transforms import *", names)
+print(set(gristmill.transforms.__all__) == names.keys() - {"__builtins__"})
+print(set(dir(grain.transforms)) >= set(gristmill.transforms.__all__))"""
+    assert as_grain(program) == "True\nTrue"
+
+
+def test_the_version_is_that_of_the_grain_whose_names_these_are():
+    assert as_grain("import grain; print(grain.__version__)") == grain.__version__
+
+
+# What is refused
+
+
+PACKING = "grain._src.python.dataset.transformations.packing"
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        (
+            f"from {PACKING} import SingleBinPackIterDataset",
+            "`grain.experimental.FirstFitPackIterDataset(ds, ..., num_packing_bins=1)`",
+        ),
+        ("from grain._src.python.options import MapDatset", "`grain.MapDataset`"),
+        ("from grain._src.python import grain_pool", "the public names of `grain`"),
+        ("import grain._src.python.nothing", "the public names of `grain`"),
+        ("from grain import MapDatset", "`grain.MapDataset`"),
+    ],
+)
+def test_a_missing_name_is_an_import_error_that_says_what_to_use_instead(line: str, instead: str):
+    words = line.split()
+    name = f"{words[1]}.{words[3]}" if words[0] == "from" else words[1]
+    program = f"try:\n    {line}\nexcept ImportError as error:\n    print(error)"
+
+    assert as_grain(program) == (
+        f"gristmill, which runs in the place of Grain, has no `{name}`. Use {instead}."
+    )
+
+
+def test_a_program_can_ask_whether_a_module_has_a_name():
+    program = """
+from grain._src.python.dataset.transformations import packing
+print(hasattr(packing, "SingleBinPackIterDataset"), hasattr(packing, "FirstFitPackIterDataset"))"""
+    assert as_grain(program) == "False True"
+
+
+def test_it_refuses_when_grain_is_imported():
+    with pytest.raises(GrainImportedError, match="`grain` is imported already"):
+        gristmill.as_grain()
+
+
+def test_without_it_grain_is_grain():
+    assert "_src" in inspect.getfile(grain.MapDataset)
+
+
+# Three ways to turn it on
+
+
+def test_a_second_call_does_nothing():
+    assert as_grain("gristmill.as_grain(); import grain; print(grain)") == (
+        "<module 'grain' (gristmill)>"
+    )
+
+
+def test_the_function_can_be_called_after_an_import_of_the_module():
+    program = "import gristmill.as_grain\ngristmill.as_grain()\nimport grain\nprint(grain)"
+    assert python("-c", program) == "<module 'grain' (gristmill)>"
+
+
+@pytest.mark.parametrize(("value", "expected"), [("1", "gristmill"), ("0", "grain"), ("", "grain")])
+def test_the_environment_variable_takes_effect_when_gristmill_is_imported(
+    value: str, expected: str
+):
+    program = "import gristmill, grain; print(grain.MapDataset.__module__.partition('.')[0])"
+    assert python("-c", program, GRISTMILL_AS_GRAIN=value) == expected
+
+
+PROGRAM = """
+import sys
+import grain
+import helper
+
+def add(x):
+    return helper.add(x) + grain.MapDataset.range(3)[1]
+
+if __name__ == "__main__":
+    ds = grain.MapDataset.range(4).map(add).to_iter_dataset()
+    options = grain.MultiprocessingOptions(num_workers=1)
+    print(sys.argv[1:], list(ds.mp_prefetch(options)), ds.__class__.__module__.split(".")[0])
+"""
+HELPER = """
+import grain.python
+
+def add(x):
+    return x + len(grain.__version__) + (0 if "gristmill" in repr(grain) else 100)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "helper.py").write_text(HELPER)
+    path = tmp_path / "train.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_a_program_runs_unchanged_and_so_do_its_workers(program: Path):
+    assert python("-m", "gristmill.as_grain", str(program), "--steps", "3") == (
+        "['--steps', '3'] [7, 8, 9, 10] gristmill"
+    )
+
+
+def test_a_worker_in_a_fresh_interpreter_imports_gristmill_too(program: Path):
+    (program.parent / "helper.py").write_text(  # a module with a thread keeps it from being forked
+        HELPER + "\nimport threading\n"
+        "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+
+    assert python("-m", "gristmill.as_grain", str(program)).endswith("[7, 8, 9, 10] gristmill")
+
+
+def test_a_module_runs_unchanged(program: Path):
+    arguments = ["-m", "gristmill.as_grain", "-m", "train", "x"]
+    path = os.pathsep.join([str(program.parent), os.environ.get("PYTHONPATH", "")])
+    assert python(*arguments, PYTHONPATH=path) == "['x'] [7, 8, 9, 10] gristmill"
+
+
+def test_help_and_wrong_usage_print_the_usage():
+    assert python("-m", "gristmill.as_grain", "--help").startswith("usage: python -m")
+    assert "worker processes" in python("-m", "gristmill.as_grain", code=2)
+
+
+def test_the_exit_status_is_that_of_the_program(tmp_path: Path):
+    (tmp_path / "exit.py").write_text("raise SystemExit(3)")
+    done = subprocess.run(
+        [sys.executable, "-m", "gristmill.as_grain", str(tmp_path / "exit.py")],
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3
