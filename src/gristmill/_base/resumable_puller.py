@@ -22,6 +22,11 @@ same iterator must then resume where it was, without losing or repeating an item
    it abandons the thread, which ends by itself, and starts another one; the threads of a producer
    take turns. After `end` the last thread to leave the producer disposes of it: a file descriptor
    that is closed while a thread waits on it may soon be that of another file.
+
+A consumer may also never come back: a traceback, or a variable of a notebook, holds it. So a thread
+whose items nobody takes for `idle_timeout_s` *parks*: it ends, and disposes of the producer. The
+consumer, if it does come back, finds `is_parked`, and continues from its position with another
+puller.
 """
 
 import threading
@@ -71,7 +76,13 @@ class ResumablePuller(Generic[T, P]):
     """
 
     def __init__(
-        self, producer: Producer[T, P], *, buffer_size: int, name: str, sleep_s: float = 0.0
+        self,
+        producer: Producer[T, P],
+        *,
+        buffer_size: int,
+        name: str,
+        sleep_s: float = 0.0,
+        idle_timeout_s: float | None = None,
     ) -> None:
         """Prepare to pull.
 
@@ -80,6 +91,8 @@ class ResumablePuller(Generic[T, P]):
             buffer_size: Maximum number of prefetched items, including the one that is being made.
             name: Name of the background thread.
             sleep_s: See `BackgroundPrefetcher`.
+            idle_timeout_s: After this time without a `pull`, a thread that has nothing to do ends,
+                and disposes of the producer. By default it never does.
         """
         self.producer = producer
         self.needs_resync = False
@@ -90,6 +103,8 @@ class ResumablePuller(Generic[T, P]):
         self._buffer_size = buffer_size
         self._name = name
         self._sleep_s = sleep_s
+        self._idle_timeout_s = idle_timeout_s
+        self._was_parked = False
         self._prefetcher: BackgroundPrefetcher[T] | None = None
         self._turn = threading.Lock()
         self._has_ended = False
@@ -101,11 +116,23 @@ class ResumablePuller(Generic[T, P]):
         """Whether a background thread makes the items."""
         return self._prefetcher is not None
 
+    @property
+    def is_parked(self) -> bool:
+        """Whether the thread has disposed of the producer: only `end` and `close` may follow.
+
+        It does not become true after `seek` or `reclaim`, before the next `start`.
+        """
+        prefetcher = self._prefetcher
+        return self._was_parked or (prefetcher is not None and prefetcher.is_parked)
+
     def pull(self) -> T:
         """Return the next item, or raise what the producer raised in its place.
 
         The caller clears `needs_resync` once it has stored the position after the item. After the
         last one every call raises `StopIteration`, until `seek` or `reclaim`.
+
+        Raises:
+            ParkedError: The thread has ended by itself, see `is_parked`.
         """
         if self._has_ended:
             raise StopIteration
@@ -130,8 +157,10 @@ class ResumablePuller(Generic[T, P]):
             self.producer.seek(position)
         elif self._prefetcher is not None:
             self._prefetcher.stop()
+            self._was_parked = self._prefetcher.is_parked
             self._prefetcher = None
-            self.producer.interrupt()
+            if not self._was_parked:
+                self.producer.interrupt()
 
     def start(self, position: P | None = None) -> None:
         """Start a background thread, unless there is one or the items have ended.
@@ -150,6 +179,8 @@ class ResumablePuller(Generic[T, P]):
             sleep_s=self._sleep_s,
             turn=self._turn,
             after_turn=self._dispose_if_closed,
+            idle_timeout_s=self._idle_timeout_s,
+            on_idle=self._end_producer,
         )
         self._prefetcher.start()
         self.needs_resync = needed_resync
@@ -167,7 +198,9 @@ class ResumablePuller(Generic[T, P]):
         self._has_ended = False
         if self._prefetcher is not None:
             self._prefetcher.stop()
-            self.producer.interrupt()
+            self._was_parked = self._prefetcher.is_parked
+            if not self._was_parked:
+                self.producer.interrupt()
             has_left = self._prefetcher.wait(timeout_s)
             self._prefetcher = None  # first: an owner must not pull from a thread
             self.is_owner = has_left
@@ -181,6 +214,9 @@ class ResumablePuller(Generic[T, P]):
         prefetcher, self._prefetcher = self._prefetcher, None
         if prefetcher is not None:
             prefetcher.stop()
+        self._end_producer()
+
+    def _end_producer(self) -> None:
         self._is_closed = True
         self.producer.close()
         self._dispose_if_closed()

@@ -125,7 +125,8 @@ class AutotunedStage(Stage):
 
     @property
     def needs_thread(self) -> bool:
-        return self._choice.current.kind != "inline"
+        # A trial from workers inline, too: an iterator that is abandoned must not keep the workers.
+        return self._choice.current.kind != "inline" or self._choice.best.kind != "inline"
 
     def interrupt(self) -> None:
         self._stage.interrupt()
@@ -192,6 +193,7 @@ class AutotunedStage(Stage):
             if isinstance(executor, ProcessExecutor):
                 executor.start()
                 if not executor.wait_until_ready(self._policy.ready_timeout_s):
+                    executor.rest(self._policy.keep_tried_s)
                     return
                 failure = executor.take_failure()
                 if failure is not None:
@@ -256,6 +258,8 @@ class AutotunedStage(Stage):
         executor = self._opened[strategy][1]
         if isinstance(executor, ThreadExecutor) and self._running.kind != "threads":
             executor.resize(1)
+        if isinstance(executor, ProcessExecutor):
+            executor.rest(self._policy.keep_tried_s)
         self._retired[strategy] = now
         self._close_retired(now)
 
