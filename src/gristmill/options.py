@@ -223,7 +223,8 @@ class WorkerOptions:
             blocks per worker, and up to 128 MB while other workers continue past a slow record.
         idle_timeout_s: Workers that no iterator uses end after this many seconds. Until then, the
             next iterator of the same loader or dataset takes them over. With 0, they end with
-            their iterator.
+            their iterator. An iterator that is not used for that long (60 seconds if it is 0)
+            returns its workers, and continues with others when it is used again.
     """
 
     worker_init_fn: Callable[[int, int], Any] | None = None

@@ -59,6 +59,11 @@ class _StoppedError(Exception):
 
 
 @final
+class ParkedError(Exception):
+    """The thread of a prefetcher has ended by itself, because no item was taken for long."""
+
+
+@final
 class BackgroundPrefetcher(Generic[T]):
     """Calls a function repeatedly in a thread, until it raises or the prefetcher is stopped.
 
@@ -87,6 +92,8 @@ class BackgroundPrefetcher(Generic[T]):
         sleep_s: float = 0.0,
         turn: "threading.Lock | None" = None,
         after_turn: Callable[[], object] = lambda: None,
+        idle_timeout_s: float | None = None,
+        on_idle: Callable[[], object] = lambda: None,
     ) -> None:
         """Prepare a thread, without starting it.
 
@@ -101,11 +108,17 @@ class BackgroundPrefetcher(Generic[T]):
             turn: Held during each call of `make`. Prefetchers that share it call their functions
                 one at a time.
             after_turn: Called by the thread after each turn, without holding it.
+            idle_timeout_s: If no item is taken for so long while the buffer is full, the thread
+                ends and drops the items: `take` raises `ParkedError`. By default it waits forever.
+            on_idle: Called by the thread when it ends for that reason.
         """
         self._make = make
         self._sleep_s = sleep_s
         self._turn = threading.Lock() if turn is None else turn
         self._after_turn = after_turn
+        self._idle_timeout_s = idle_timeout_s
+        self._on_idle = on_idle
+        self._fate: dict[str, str] = {}  # `setdefault` decides, in one step, what came first
         # An item in a tuple, the exception that stands in its place, or None for the end.
         self._ready: SimpleQueue[tuple[T] | BaseException | None] = SimpleQueue()
         self._room: SimpleQueue[None] = SimpleQueue()
@@ -127,10 +140,15 @@ class BackgroundPrefetcher(Generic[T]):
 
         After the last item, and after an exception, every call raises `StopIteration`. A call that
         Ctrl-C interrupts may lose an item: the caller must then stop this prefetcher.
+
+        Raises:
+            ParkedError: The thread has ended by itself. Items that were not taken are lost.
         """
         if self._is_exhausted:
             raise StopIteration
         made = _get(self._ready)
+        if self.is_parked:  # items before this one may be lost
+            raise ParkedError
         if isinstance(made, tuple):
             self._room.put(None)
             return made[0]
@@ -158,9 +176,18 @@ class BackgroundPrefetcher(Generic[T]):
         return rest
 
     def stop(self) -> None:
-        """Make the thread end after the current call of the function."""
+        """Make the thread end after the current call of the function.
+
+        From then on `is_parked` does not change.
+        """
+        self._fate.setdefault("end", "stopped")
         self._is_stopped = True
         self._room.put(None)
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the thread has ended by itself, because no item was taken for long."""
+        return self._fate.get("end") == "parked"
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the thread, which must have been stopped, calls the function no more.
@@ -190,7 +217,12 @@ class BackgroundPrefetcher(Generic[T]):
         taken_at = 0.0
         has_more = True
         while has_more:
-            self._room.get()
+            try:
+                self._room.get(timeout=self._idle_timeout_s)
+            except Empty:
+                if self._park():
+                    break
+                continue
             before, taken_at = taken_at, time.monotonic()
             is_slow = taken_at - before > _MIN_SLEEPS_BETWEEN_TAKES * self._sleep_s > 0
             if is_slow and not self._ready.empty():
@@ -199,6 +231,19 @@ class BackgroundPrefetcher(Generic[T]):
             self._after_turn()
         self._has_ended = True
         self._ended.put(None)
+
+    def _park(self) -> bool:
+        """Drop the items and return `True`, unless the prefetcher was stopped just now."""
+        if self._fate.setdefault("end", "parked") != "parked":
+            return False
+        with contextlib.suppress(Empty):
+            while True:
+                self._ready.get_nowait()
+        try:
+            self._on_idle()
+        finally:
+            self._ready.put(None)  # wakes a consumer that has come in the meantime
+        return True
 
     def _make_one(self) -> bool:
         """Make an item, and return whether there may be more.

@@ -22,6 +22,11 @@ same iterator must then resume where it was, without losing or repeating an item
    it abandons the thread, which ends by itself, and starts another one; the threads of a producer
    take turns. After `end` the last thread to leave the producer disposes of it: a file descriptor
    that is closed while a thread waits on it may soon be that of another file.
+
+A consumer may also never come back: a traceback, or a variable of a notebook, holds it. So a thread
+whose items nobody takes for `idle_timeout_s` *parks*: it ends, and disposes of the producer. The
+consumer, if it does come back, finds `is_parked`, and continues from its position with another
+puller.
 """
 
 import threading
@@ -72,7 +77,13 @@ class ResumablePuller(Generic[T, P]):
     """
 
     def __init__(
-        self, producer: Producer[T, P], *, buffer_size: int, name: str, sleep_s: float = 0.0
+        self,
+        producer: Producer[T, P],
+        *,
+        buffer_size: int,
+        name: str,
+        sleep_s: float = 0.0,
+        idle_timeout_s: float | None = None,
     ) -> None:
         """Prepare to pull.
 
@@ -81,6 +92,8 @@ class ResumablePuller(Generic[T, P]):
             buffer_size: Maximum number of prefetched items, including the one that is being made.
             name: Name of the background thread.
             sleep_s: See `BackgroundPrefetcher`.
+            idle_timeout_s: After this time without a `pull`, a thread that has nothing to do ends,
+                and disposes of the producer. By default it never does.
         """
         self.producer = producer
         self.needs_resync = False
@@ -91,6 +104,8 @@ class ResumablePuller(Generic[T, P]):
         self._buffer_size = buffer_size
         self._name = name
         self._sleep_s = sleep_s
+        self._idle_timeout_s = idle_timeout_s
+        self._was_parked = False
         self._prefetcher: BackgroundPrefetcher[T] | None = None
         self._made: deque[tuple[T] | None] = deque()
         """What a retired thread has made, each item in a tuple, and `None` for the end."""
@@ -104,11 +119,23 @@ class ResumablePuller(Generic[T, P]):
         """Whether a background thread makes the items."""
         return self._prefetcher is not None
 
+    @property
+    def is_parked(self) -> bool:
+        """Whether the thread has disposed of the producer: only `end` and `close` may follow.
+
+        It does not become true after `seek` or `reclaim`, before the next `start`.
+        """
+        prefetcher = self._prefetcher
+        return self._was_parked or (prefetcher is not None and prefetcher.is_parked)
+
     def pull(self) -> T:
         """Return the next item, or raise what the producer raised in its place.
 
         The caller clears `needs_resync` once it has stored the position after the item. After the
         last one every call raises `StopIteration`, until `seek` or `reclaim`.
+
+        Raises:
+            ParkedError: The thread has ended by itself, see `is_parked`.
         """
         if self._has_ended:
             raise StopIteration
@@ -136,8 +163,10 @@ class ResumablePuller(Generic[T, P]):
             self.producer.seek(position)
         elif self._prefetcher is not None:
             self._prefetcher.stop()
+            self._was_parked = self._prefetcher.is_parked
             self._prefetcher = None
-            self.producer.interrupt()
+            if not self._was_parked:
+                self.producer.interrupt()
 
     def start(self, position: P | None = None) -> None:
         """Start a background thread, unless there is one or the items have ended.
@@ -156,6 +185,8 @@ class ResumablePuller(Generic[T, P]):
             sleep_s=self._sleep_s,
             turn=self._turn,
             after_turn=self._dispose_if_closed,
+            idle_timeout_s=self._idle_timeout_s,
+            on_idle=self._end_producer,
         )
         self._prefetcher.start()
         self.needs_resync = needed_resync
@@ -174,7 +205,9 @@ class ResumablePuller(Generic[T, P]):
         self._made.clear()
         if self._prefetcher is not None:
             self._prefetcher.stop()
-            self.producer.interrupt()
+            self._was_parked = self._prefetcher.is_parked
+            if not self._was_parked:
+                self.producer.interrupt()
             has_left = self._prefetcher.wait(timeout_s)
             self._prefetcher = None  # first: an owner must not pull from a thread
             self.is_owner = has_left
@@ -182,8 +215,8 @@ class ResumablePuller(Generic[T, P]):
     def retire(self, timeout_s: float) -> None:
         """Stop the thread after the item that it is making, and pull what it has made first.
 
-        The caller must seek next if `needs_resync` is set: the thread did not end in time, or the
-        producer has raised. If Ctrl-C ends the wait, the call can be repeated.
+        The caller must seek next if `needs_resync` is set: the thread did not end in time, has
+        parked, or the producer has raised. If Ctrl-C ends the wait, the call can be repeated.
 
         Args:
             timeout_s: How long to wait at most for the thread.
@@ -193,6 +226,10 @@ class ResumablePuller(Generic[T, P]):
         if prefetcher is None:
             return
         prefetcher.stop()
+        self._was_parked = prefetcher.is_parked
+        if self._was_parked:
+            self._prefetcher = None
+            return
         if not prefetcher.wait(timeout_s):
             self.producer.interrupt()
             self._prefetcher = None
@@ -219,6 +256,9 @@ class ResumablePuller(Generic[T, P]):
         prefetcher, self._prefetcher = self._prefetcher, None
         if prefetcher is not None:
             prefetcher.stop()
+        self._end_producer()
+
+    def _end_producer(self) -> None:
         self._is_closed = True
         self._made.clear()
         self.producer.close()

@@ -1,5 +1,6 @@
 """Settings of a run: the options that the user chose."""
 
+import threading
 from dataclasses import dataclass, field
 from typing import final
 
@@ -38,3 +39,12 @@ class Settings:
     def runs_ahead(self) -> bool:
         """Whether anything may run in the background of this process."""
         return self.read.num_threads > 0 and self.read.prefetch_buffer_size > 0
+
+    @property
+    def idle_timeout_s(self) -> float:
+        """After how long without a request a stream ends what runs in the background.
+
+        A timeout of 0 is for workers without an iterator; here it stands for the default.
+        """
+        timeout_s = self.worker.idle_timeout_s or WorkerOptions().idle_timeout_s
+        return min(timeout_s, threading.TIMEOUT_MAX)

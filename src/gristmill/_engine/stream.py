@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import final
 
 from gristmill._base.aligned_alloc import keep_memory_warm
+from gristmill._base.background import ParkedError
 from gristmill._base.resumable_puller import STOP_TIMEOUT_S, ResumablePuller
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._checkpoint.state import Position
@@ -85,6 +86,8 @@ class Stream:
     After an error the stream stands before the element that failed: the next call computes it
     again. After an error, Ctrl-C or the last element, nothing runs in the background: a traceback
     may keep this object alive for as long as a notebook runs. The next call opens the stages again.
+    So it is when no element is taken for `idle_timeout_s` of the workers: an error in the body of
+    the user's loop, whose traceback holds the iterator, looks no different.
 
     Ctrl-C may interrupt it anywhere. `ResumablePuller` describes the protocol that makes this safe;
     the position that is certain is that of the `Handout`.
@@ -113,6 +116,7 @@ class Stream:
             StageProducer(self._stage),
             buffer_size=self._settings.policy.prefetch_blocks,
             name="gristmill-stream",
+            idle_timeout_s=self._settings.idle_timeout_s,
         )
         # Otherwise threads and processes would outlive a stream that is no longer referenced.
         self._end_at_collection = weakref.finalize(self, self._puller.end)
@@ -124,7 +128,7 @@ class Stream:
         A thread that is in a function of the user may not end in time. It ends after that function,
         and the stages stay open: no other thread may call it at the same time.
         """
-        if not self._puller.is_owner:
+        if not self._puller.is_owner and not self._puller.is_parked:
             self._puller.reclaim(timeout_s)
             if self._puller.is_owner:
                 self._is_parked = True
@@ -132,7 +136,8 @@ class Stream:
                 self._end_at_collection.detach()
 
     def _unpark(self) -> None:
-        if self._is_parked and not self._is_closed:
+        if (self._is_parked or self._puller.is_parked) and not self._is_closed:
+            self._end_at_collection.detach()
             self._open()
             self._puller.needs_resync = True  # its stages stand at the start
 
@@ -179,6 +184,9 @@ class Stream:
         self._unpark()
         self._has_ended = False
         self._puller.seek(position.cursor)
+        if self._puller.is_parked:  # just now
+            self._unpark()
+            self._puller.seek(position.cursor)
         self.counters.take_back()
         self._handout = Handout(position.cursor)
         self._ledger = SkipLedger(self._skip_budget, position.skipped)
@@ -230,7 +238,12 @@ class Stream:
                     raise error
                 finally:
                     del error  # else it would hold this frame, and that the stream
-            result = self._puller.pull()
+            try:
+                result = self._puller.pull()
+            except ParkedError:
+                self.seek(self.position)
+                self._choose_thread(asked_at)
+                continue
             if result.skips:
                 result = self._ledger.add(result)
                 self.counters.skipped = len(self._ledger)

@@ -131,7 +131,9 @@ class AutotunedStage(Stage):
 
     @property
     def needs_thread(self) -> bool:
-        return self._choice.current.kind != "inline" or self._is_settling
+        # A trial from workers inline, too: an iterator that is abandoned must not keep the workers.
+        choice = self._choice
+        return self._is_settling or {choice.current.kind, choice.best.kind} != {"inline"}
 
     def interrupt(self) -> None:
         self._stage.interrupt()
@@ -198,6 +200,7 @@ class AutotunedStage(Stage):
             if isinstance(executor, ProcessExecutor):
                 executor.start()
                 if not executor.wait_until_ready(self._policy.ready_timeout_s):
+                    executor.rest(self._policy.keep_tried_s)
                     return
                 failure = executor.take_failure()
                 if failure is not None:
@@ -286,6 +289,8 @@ class AutotunedStage(Stage):
         executor = self._opened[strategy][1]
         if isinstance(executor, ThreadExecutor) and self._running.kind != "threads":
             executor.resize(1)
+        if isinstance(executor, ProcessExecutor):
+            executor.rest(self._policy.keep_tried_s)
         self._retired[strategy] = now
         self._close_retired(now)
 

@@ -43,13 +43,15 @@ class PoolSession:
         self._keeper = keeper
         self._jobs: list[Job] = []
         self._pool: WorkerPool | None = None
+        self._resting: WorkerPool | None = None
         self._has_closed_stream = False
         self._num_disposed_streams = 0
 
     @property
     def accepts_streams(self) -> bool:
         """Whether another stream can be added: not after the plans were sent to the workers."""
-        return self._pool is None and not self._has_closed_stream
+        is_sent = self._pool is not None or self._resting is not None
+        return not is_sent and not self._has_closed_stream
 
     def add_stream(self, job: Job) -> int:
         """Compute the ranges of another stream too; return the number of its job."""
@@ -65,11 +67,27 @@ class PoolSession:
     def pool(self) -> WorkerPool:
         """The pool, with all workers started or starting."""
         if self._pool is None:
+            resting, self._resting = self._resting, None
+            if resting is not None and self._keeper.take_back(resting):
+                resting.resume_session()
+                self._pool = resting
+                return resting
             self._pool = self._keeper.take(
                 self._jobs, num_workers=self.num_workers, options=self.options
             )
             self._pool.begin_session(self._jobs, self.counters)
         return self._pool
+
+    def rest(self, timeout_s: float) -> None:
+        """Leave the pool to the keeper until it is needed again. It has no tasks.
+
+        This thread may never come back. So the keeper ends the workers after `timeout_s`.
+        """
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.pause_session()
+            self._resting = pool
+            self._keeper.hold(pool, timeout_s=timeout_s)
 
     def close_stream(self) -> None:
         """Let no stream be added any more. Any thread may call this."""
@@ -81,15 +99,20 @@ class PoolSession:
 
     def wake(self) -> None:
         """Make the pool's `wait` in another thread return. Any thread may call this."""
-        if self._pool is not None:
-            self._pool.wake()
+        pool = self._pool
+        if pool is not None:
+            pool.wake()
 
     def dispose_stream(self) -> None:
         """Return the pool to the keeper if this was the last stream."""
         self._num_disposed_streams += 1
-        pool = self._pool
-        if self._num_disposed_streams == len(self._jobs) and pool is not None:
-            self._pool = None
+        if self._num_disposed_streams < len(self._jobs):
+            return
+        pool, self._pool = self._pool, None
+        resting, self._resting = self._resting, None
+        if resting is not None and self._keeper.take_back(resting):
+            pool = resting
+        if pool is not None:
             pool.end_session()
             self._keeper.put_back(pool, keep=self.keeps_workers)
 
@@ -139,6 +162,11 @@ class ProcessExecutor(Executor):
                 return False
             self._pool.wait(left_s)
         return True
+
+    def rest(self, timeout_s: float) -> None:
+        """Do without the workers until the next task. They end if it does not come in time."""
+        self.cancel()
+        self._session.rest(timeout_s)
 
     def discard_workers(self) -> None:
         """Let the workers end with this executor, instead of keeping them for the next one."""

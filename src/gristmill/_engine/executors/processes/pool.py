@@ -93,6 +93,14 @@ class WorkerPool:
         self.is_ending = False
         self._restarts = RestartLimit(self.options.max_restarts)
 
+    def pause_session(self) -> None:
+        """Start no more workers, until the same session resumes."""
+        self._is_idle = True
+
+    def resume_session(self) -> None:
+        """Continue the session that has paused, and count its restarts further."""
+        self._is_idle = False
+
     def end_session(self) -> None:
         """Drop the tasks that workers have, and what refers to the session."""
         withdrawals = self.scheduler.withdraw_all()

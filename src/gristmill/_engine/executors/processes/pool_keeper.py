@@ -111,15 +111,38 @@ class PoolKeeper:
         for other in [idle for idle in list(self._idle) if idle.key == pool.key]:
             if _remove(self._idle, other):  # of an iterator that ran at the same time
                 other.expire()
-        idle = _IdlePool(pool, self._idle)
+        self._keep(pool, timeout_s)
+        if not self._keeps:  # since a moment ago
+            _close_idle(self._idle)
+
+    def _keep(self, pool: WorkerPool, timeout_s: float) -> None:
+        idle = _IdlePool(pool, self._idle, timeout_s)
         self._idle.append(idle)
         try:
             idle.watch()
         except (RuntimeError, MemoryError):  # the system allows no more threads
             if _remove(self._idle, idle):
                 _end(pool)
-        if not self._keeps:  # since a moment ago
-            _close_idle(self._idle)
+
+    def hold(self, pool: WorkerPool, *, timeout_s: float) -> None:
+        """Keep a pool for the iterator that uses it, for some time; `take_back` returns it.
+
+        Another iterator may get it if that one does not take it back.
+        """
+        self._in_use.discard(pool)
+        if pool.is_usable:
+            self._keep(pool, timeout_s)
+        else:
+            _end(pool)
+
+    def take_back(self, pool: WorkerPool) -> bool:
+        """Take a pool that is held; return whether it is still there."""
+        for idle in list(self._idle):
+            if idle.holds(pool) and _remove(self._idle, idle):
+                idle.take()
+                self._in_use.add(pool)
+                return True
+        return False
 
     def serve(self, owner: object) -> Self:
         """Retire when the loader or dataset that the pools belong to is garbage collected."""
@@ -150,13 +173,18 @@ class _IdlePool:
     the death of the workers.
     """
 
-    def __init__(self, pool: WorkerPool, home: "list[_IdlePool]") -> None:
+    def __init__(self, pool: WorkerPool, home: "list[_IdlePool]", timeout_s: float) -> None:
         self.key = pool.key
+        self._timeout_s = timeout_s
         self._pool = pool
         self._home = home
         self._is_wanted = False
         self._is_expired = False
         self._thread = Background(self._watch, name="gristmill-idle-workers")
+
+    def holds(self, pool: WorkerPool) -> bool:
+        """Return whether this is the pool."""
+        return self._pool is pool
 
     def watch(self) -> None:
         """Start the thread."""
@@ -185,7 +213,7 @@ class _IdlePool:
             _end(pool)
 
     def _wait_for_timeout(self) -> None:
-        timeout_s = self._pool.options.idle_timeout_s
+        timeout_s = self._timeout_s
         self._sleep(min(TRIM_AFTER_S, timeout_s))
         if timeout_s > TRIM_AFTER_S and not self._is_woken:
             self._pool.trim_memory(_TRIM_TIMEOUT_S)
