@@ -62,7 +62,7 @@ class RawSource(ABC):
         return is_columnar(self._as_tree([np.empty(0, column.dtype) for column in self._columns]))
 
     def read_columns(self, indices: Span) -> Columns:
-        """Return many records as columns, which refer to the maps if each array is one local file."""
+        """Return many records as columns, which refer to the maps of single local files."""
         arrays = [column.as_single_array() for column in self._columns]
         if any(array is None for array in arrays):
             taken = [column.take(indices) for column in self._columns]
