@@ -52,28 +52,38 @@ class Columns:
     {'x': array([30, 40])}
     """
 
-    __slots__ = ("_arrays", "_indices", "_unflatten")
+    __slots__ = ("_arrays", "_check", "_indices", "_unflatten")
 
     def __init__(
         self,
         arrays: Sequence[AnyArray | LazyColumn],
         unflatten: Callable[[Sequence[Leaf]], Tree],
         indices: Span,
+        check: Callable[[], object] | None = None,
     ) -> None:
         self._arrays = arrays
         self._unflatten = unflatten
         self._indices = indices
+        self._check = check
 
     @staticmethod
-    def of(tree: Tree, indices: Span) -> "Columns":
-        """Return the elements at `indices` of a pytree of arrays."""
-        return Columns(*flatten(tree), indices)
+    def of(tree: Tree, indices: Span, *, check: Callable[[], object] | None = None) -> "Columns":
+        """Return the elements at `indices` of a pytree of arrays.
+
+        Args:
+            tree: The arrays.
+            indices: Which of their items are the elements.
+            check: For arrays over mapped files: raises if a file has changed. It is called before
+                a copy, because reading a truncated map kills the process, and after the copy,
+                because the file may have changed in between.
+        """
+        return Columns(*flatten(tree), indices, check)
 
     def __len__(self) -> int:
         return len(self._indices)
 
     def __getitem__(self, key: slice) -> "Columns":
-        return Columns(self._arrays, self._unflatten, self._indices[key])
+        return Columns(self._arrays, self._unflatten, self._indices[key], self._check)
 
     def gather(self, allocate: Allocate = np.empty) -> Tree:
         """Copy the elements into new arrays.
@@ -85,7 +95,12 @@ class Columns:
         Raises:
             RaggedError: If the items of a `LazyColumn` do not fit into one array.
         """
-        return self._unflatten([self._gather_array(array, allocate) for array in self._arrays])
+        if self._check is None:
+            return self._unflatten([self._gather_array(array, allocate) for array in self._arrays])
+        self._check()
+        gathered = [self._gather_array(array, allocate) for array in self._arrays]
+        self._check()
+        return self._unflatten(gathered)
 
     def _gather_array(self, array: AnyArray | LazyColumn, allocate: Allocate) -> AnyArray:
         indices = self._indices

@@ -1,6 +1,6 @@
 """`gristmill convert`: write the records of a source to new files, shard by shard.
 
-DST.partial/plan.json       a description of the conversion, and the number of complete shards
+DST.partial/plan.json       a description of the conversion, and the files of complete shards
 DST.partial/.part/          the shard that is being written
 DST.partial/DST-00000-of-00003.parquet
 DST/                        DST.partial, renamed once all shards are complete
@@ -8,6 +8,7 @@ DST/                        DST.partial, renamed once all shards are complete
 
 import argparse
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -15,13 +16,14 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO, TypeAlias, final
+from typing import TextIO, TypeAlias, cast, final
 
 from gristmill._base.progress import progress
 from gristmill._cli.records import estimate_bytes, read_records, sample_indices
+from gristmill._cli.shard_files import ShardFiles, is_intact, seal_files, sync_folder
 from gristmill._cli.sizes import format_size, parse_size
 from gristmill._cli.source_flags import PATH_HELP, SourceOptions, add_source_flags, source_options
 from gristmill._cli.targets import TARGETS, Target
@@ -35,6 +37,7 @@ _SAMPLE_SIZE = 256
 _BLOCK_BYTES = 4 * 10**6
 _MAX_BLOCK_RECORDS = 4096
 _DEFAULT_FORMAT = "array_record"
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @final
@@ -140,11 +143,7 @@ def convert(conversion: Conversion, *, output: TextIO) -> None:
         PlanError: If the output folder exists, or holds the shards of another conversion.
         SourceError: If the source has no records.
     """
-    if conversion.folder.exists() or conversion.folder.is_symlink():
-        raise PlanError(
-            f"{conversion.folder} already exists, and nothing is overwritten. Remove it, or choose "
-            "another DST."
-        )
+    _check_absent(conversion.folder)
     source = open_source(conversion.source, **conversion.options)
     length = len(source)
     if not length:
@@ -156,16 +155,19 @@ def convert(conversion: Conversion, *, output: TextIO) -> None:
     shards = [range(first, min(first + per_shard, length)) for first in range(0, length, per_shard)]
     started = time.monotonic()
     with _lock_folder(conversion.partial_folder) as folder:
+        _check_absent(conversion.folder)  # another process may have completed it
         partial = _PartialOutput(folder, _describe(conversion, source, per_shard))
         if partial.num_done:
             output.write(f"Resuming: {partial.num_done} of {len(shards)} shards are complete.\n")
         with progress("Converting", total=length, unit="records") as advance:
-            advance(sum(map(len, shards[: partial.num_done])))
+            advance(sum(len(shards[number]) for number in partial.done if number < len(shards)))
             try:
-                for number in range(partial.num_done, len(shards)):
+                for number in range(len(shards)):
+                    if number in partial.done:
+                        continue
                     name = f"{conversion.stem}-{number:05d}-of-{len(shards):05d}"
                     blocks = _read_blocks(source, shards[number], record_bytes, advance)
-                    partial.write_shard(target, name, len(shards[number]), blocks)
+                    partial.write_shard(target, number, name, len(shards[number]), blocks)
             except KeyboardInterrupt:
                 output.write(
                     f"Interrupted: {partial.num_done} of {len(shards)} shards are complete. Run "
@@ -173,6 +175,8 @@ def convert(conversion: Conversion, *, output: TextIO) -> None:
                 )
                 raise
             except Exception as error:
+                if isinstance(error, OSError) and error.errno in _NO_SPACE:
+                    error.add_note(f"Free some space on the disk of {folder}.")
                 if partial.num_done:
                     error.add_note(
                         f"{partial.num_done} of {len(shards)} shards are complete, in {folder}. "
@@ -182,8 +186,10 @@ def convert(conversion: Conversion, *, output: TextIO) -> None:
             finally:
                 partial.remove_incomplete()
         target.finish(folder)
+        seal_files(path for path in folder.iterdir() if path.name not in partial.file_names)
         partial.remove_plan()
         os.rename(folder, conversion.folder)
+        sync_folder(conversion.folder.parent)
     size = sum(path.stat().st_size for path in conversion.folder.iterdir())
     plural = "s" if len(shards) > 1 else ""
     output.write(
@@ -208,10 +214,15 @@ def _describe(conversion: Conversion, source: Source, per_shard: int) -> JsonObj
     """Return a description of a conversion that differs from those of other conversions."""
     refs = files_of(conversion.source)
     versions = hashlib.sha256(
-        "\n".join(f"{ref.path} {ref.size} {ref.version}" for ref in refs).encode()
+        "\n".join(f"{ref.path} {ref.size} {ref.version}" for ref in refs).encode(
+            errors="surrogateescape"
+        )
     )
+    source_name = conversion.source
+    if "://" in source_name:  # an address may contain a password or a signature
+        source_name = f"sha256:{hashlib.sha256(source_name.encode()).hexdigest()[:32]}"
     return {
-        "source": conversion.source,
+        "source": source_name,
         "options": {name: str(value) for name, value in conversion.options.items()},
         "files": versions.hexdigest()[:32],
         "records": len(source),
@@ -235,16 +246,19 @@ def _describe_difference(name: str, saved: object, now: object) -> str:
     return f"{_LABELS[name]} was {saved!r} and is {now!r}"
 
 
+def _check_absent(folder: Path) -> None:
+    if folder.exists() or folder.is_symlink():
+        raise PlanError(
+            f"{folder} already exists, and nothing is overwritten. Remove it, or choose another "
+            "DST."
+        )
+
+
 @contextlib.contextmanager
 def _lock_folder(folder: Path) -> Generator[Path]:
     """Create a folder and keep other processes from writing to it while the block runs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = _open_locked(folder)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PlanError(f"Another process is writing to {folder}. Wait for it.") from None
         yield folder
     except BaseException:
         with contextlib.suppress(OSError):
@@ -252,6 +266,44 @@ def _lock_folder(folder: Path) -> Generator[Path]:
         raise
     finally:
         os.close(descriptor)
+
+
+def _open_locked(folder: Path) -> int:
+    """Create a folder if it does not exist, lock it, and return its descriptor."""
+    while True:
+        with contextlib.suppress(FileExistsError):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            continue  # another process has just completed or removed it
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            raise PlanError(
+                f"{folder} is a link or a file, but the shards are written to a folder of this "
+                "name first. Remove it, or choose another DST."
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = os.fstat(descriptor)
+            if locked.st_uid != os.geteuid():
+                raise PlanError(
+                    f"{folder} belongs to another user, who could change what is written. Remove "
+                    "it, or choose another DST."
+                )
+            if os.path.samestat(locked, os.lstat(folder)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise PlanError(f"Another process is writing to {folder}. Wait for it.") from None
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # renamed by another process before it was locked: try again
 
 
 @final
@@ -263,10 +315,12 @@ class _PartialOutput:
         self._plan_path = folder / "plan.json"
         self._shard_folder = folder / ".part"
         self._description = description
-        self.num_done = 0
-        """The number of complete shards."""
+        self.done: dict[int, ShardFiles] = {}
+        """The files of each complete shard, by its number."""
+        if self._shard_folder.is_symlink():
+            self._shard_folder.unlink()
         shutil.rmtree(self._shard_folder, ignore_errors=True)  # left by a killed process
-        if self._plan_path.exists():
+        if self._plan_path.is_file() and not self._plan_path.is_symlink():
             self._load_plan()
         elif any(folder.iterdir()):
             raise PlanError(
@@ -274,13 +328,27 @@ class _PartialOutput:
                 "another DST."
             )
         else:
-            self._save_plan(0)
+            self._save_plan(self.done)
+
+    @property
+    def num_done(self) -> int:
+        """The number of complete shards."""
+        return len(self.done)
+
+    @property
+    def file_names(self) -> set[str]:
+        """The names of the files of all complete shards."""
+        return {name for files in self.done.values() for name in files}
 
     def _load_plan(self) -> None:
+        """Read which shards are complete; those whose files are missing or differ are not."""
         try:
-            saved: JsonObject = json.loads(self._plan_path.read_text(encoding="utf-8"))
-            self.num_done = int(saved.pop("done"))
-        except (ValueError, KeyError) as error:
+            content: object = json.loads(self._plan_path.read_text(encoding="utf-8"))
+            if not isinstance(content, dict):
+                raise TypeError
+            saved = cast(JsonObject, content)
+            listed = {int(number): files for number, files in saved.pop("done").items()}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PlanError(f"{self._plan_path} cannot be read. Remove {self._folder}.") from error
         differences = [
             _describe_difference(name, saved.get(name), value)
@@ -292,23 +360,40 @@ class _PartialOutput:
                 f"{self._folder} belongs to another conversion: {', '.join(differences)}. Run that "
                 "one again, or remove the folder."
             )
+        self.done = {
+            number: files for number, files in listed.items() if is_intact(self._folder, files)
+        }
 
     def write_shard(
-        self, target: Target, name: str, count: int, blocks: Iterator[tuple[int, list[Element]]]
+        self,
+        target: Target,
+        number: int,
+        name: str,
+        count: int,
+        blocks: Iterator[tuple[int, list[Element]]],
     ) -> None:
         """Write one shard. If that fails, `remove_incomplete` removes what was written of it."""
         self._shard_folder.mkdir()
         target.write(self._shard_folder, name, count, blocks)
-        for path in sorted(self._shard_folder.iterdir()):
+        paths = sorted(self._shard_folder.iterdir())
+        files = seal_files(paths)
+        for path in paths:
             os.replace(path, self._folder / path.name)
         self._shard_folder.rmdir()
-        self._save_plan(self.num_done + 1)
-        self.num_done += 1
+        sync_folder(self._folder)
+        self._save_plan({**self.done, number: files})
+        self.done[number] = files
 
-    def _save_plan(self, num_done: int) -> None:
+    def _save_plan(self, done: Mapping[int, ShardFiles]) -> None:
         temporary = self._folder / ".plan.json"
-        plan = json.dumps({**self._description, "done": num_done}, indent=2)
-        temporary.write_text(plan, encoding="utf-8")
+        temporary.unlink(missing_ok=True)
+        plan = json.dumps({**self._description, "done": done}, indent=2)
+        # Only for this user: a query may contain what others must not see.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(plan)
+            file.flush()
+            os.fsync(descriptor)
         os.replace(temporary, self._plan_path)
 
     def remove_incomplete(self) -> None:

@@ -4,21 +4,23 @@ A target derives the types of all records from the first ones. It then writes on
 and reports the first record that does not fit.
 """
 
+import contextlib
 import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, cast, final
+from typing import BinaryIO, TypeAlias, final
 
 import numpy as np
 
 from gristmill._base.extras import load_extra
+from gristmill._cli.column_names import check_file_names
 from gristmill._cli.records import RECORD_COLUMN, as_columns, column_parser
 from gristmill._data.example_proto.serialize import format_example
 from gristmill._data.sources.tables.arrow_values import ArrowArray, ArrowTable, ArrowType
-from gristmill.errors import BatchError
-from gristmill.types import AnyArray, Element, JsonObject
+from gristmill.errors import BatchError, FileError, GristmillError
+from gristmill.types import AnyArray, AnyDType, Element, JsonObject
 
 Blocks: TypeAlias = Iterable[tuple[int, list[Element]]]
 """Blocks of records, each after the index of its first record."""
@@ -63,20 +65,28 @@ class ArrayRecordTarget(Target):
         self._features = {} if self._is_bytes else _describe_features(sample)
 
     def write(self, folder: Path, name: str, count: int, blocks: Blocks) -> None:
-        writer = self._library.ArrayRecordWriter(
-            str(folder / f"{name}.array_record"), "group_size:1"
-        )
+        path = str(folder / f"{name}.array_record")
         try:
-            for first, records in blocks:
-                for index, record in enumerate(records, start=first):
-                    writer.write(self._encode(record, index))
-        finally:
-            writer.close()
+            writer = self._library.ArrayRecordWriter(path, "group_size:1")
+            try:
+                for first, records in blocks:
+                    for index, record in enumerate(records, start=first):
+                        writer.write(self._encode(record, index))
+            finally:
+                writer.close()
+        except RuntimeError as error:  # of the library, for example if the disk is full
+            if isinstance(error, GristmillError):
+                raise
+            reason = str(error).partition(";")[0]
+            raise FileError(f"The shard cannot be written: {reason}.", path=path) from error
 
     def finish(self, folder: Path) -> None:
         if self._features:
             features = json.dumps(self._features, indent=2)
-            (folder / "features.json").write_text(features + "\n", encoding="utf-8")
+            path = folder / "features.json"
+            path.unlink(missing_ok=True)  # of an earlier attempt; a link must not be followed
+            with open(path, "x", encoding="utf-8") as file:
+                file.write(features + "\n")
 
     def reading_code(self, folder: str) -> str:
         source = f"grain.sources.ArrayRecordDataSource({folder + '/*.array_record'!r})"
@@ -210,6 +220,7 @@ class NpyTarget(Target):
     def __init__(self, sample: Sequence[Element]) -> None:
         self._parse = column_parser(sample)
         self._first = {name: np.asarray(value) for name, value in self._parse(sample[0]).items()}
+        check_file_names(self._first)
         for name, array in self._first.items():
             if array.dtype.kind not in "biufcmM":
                 raise BatchError(
@@ -219,23 +230,18 @@ class NpyTarget(Target):
 
     def write(self, folder: Path, name: str, count: int, blocks: Blocks) -> None:
         number = name.partition("-")[2]
-        outputs: dict[str, AnyArray] = {
-            key: np.lib.format.open_memmap(
-                folder / f"{key}-{number}.npy",
-                mode="w+",
-                dtype=first.dtype,
-                shape=(count, *first.shape),
-            )
-            for key, first in self._first.items()
-        }
-        row = 0
-        for first, records in blocks:
-            rows = [self._parse(record) for record in records]
-            for key, out in outputs.items():
-                self._fill(out[row : row + len(rows)], key, rows, first)
-            row += len(rows)
-        for out in outputs.values():
-            cast("np.memmap[Any, Any]", out).flush()
+        # Not memory-mapped: on a full disk, writing to a map kills the process.
+        with contextlib.ExitStack() as stack:
+            outputs: dict[str, BinaryIO] = {}
+            for key, first in self._first.items():
+                path = folder / f"{key}-{number}.npy"
+                outputs[key] = stack.enter_context(open(path, "xb"))
+                _write_header(outputs[key], first.dtype, (count, *first.shape))
+            for first, records in blocks:
+                rows = [self._parse(record) for record in records]
+                for key, output in outputs.items():
+                    filled = self._fill(key, rows, first)
+                    output.write(filled.reshape(-1).view(np.uint8).data)
 
     def reading_code(self, folder: str) -> str:
         if list(self._first) == [RECORD_COLUMN]:
@@ -243,8 +249,10 @@ class NpyTarget(Target):
         files = {key: f"{folder}/{key}-*.npy" for key in self._first}
         return f"grain.sources.NumpySource({files!r})"
 
-    def _fill(self, out: AnyArray, key: str, rows: list[dict[str, Element]], first: int) -> None:
+    def _fill(self, key: str, rows: list[dict[str, Element]], first: int) -> AnyArray:
+        """Return the values of a column in some records, as one array."""
         expected = self._first[key]
+        out: AnyArray = np.empty((len(rows), *expected.shape), expected.dtype)
         for number, row in enumerate(rows):
             array = np.asarray(row.get(key))
             can_cast = np.can_cast(array.dtype, expected.dtype, "same_kind")
@@ -255,6 +263,18 @@ class NpyTarget(Target):
                 )
                 raise _mismatch(difference, first + number)
             out[number] = array
+        return out
+
+
+def _write_header(output: BinaryIO, dtype: AnyDType, shape: tuple[int, ...]) -> None:
+    np.lib.format.write_array_header_1_0(
+        output,
+        {
+            "descr": np.lib.format.dtype_to_descr(dtype),
+            "fortran_order": False,
+            "shape": shape,
+        },
+    )
 
 
 def _mismatch(difference: str, index: int) -> BatchError:

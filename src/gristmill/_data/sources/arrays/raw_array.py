@@ -123,6 +123,10 @@ class RawColumn:
         """Return the whole array, read-only, or `None` unless it is one mapped or loaded file."""
         return self._open(0).as_single_array() if len(self._arguments[2]) == 1 else None
 
+    def check_unchanged(self) -> None:
+        """Raise if the file of a column that is one array has changed."""
+        self._open(0).check_unchanged()
+
     def item(self, index: int) -> Element:
         """Return a copy of one item."""
         file, within = self._locator.locate(index)
@@ -164,23 +168,28 @@ class _OpenArray:
             self._is_mapped = True
 
     def as_single_array(self) -> AnyArray | None:
-        self._check_unchanged()
+        self.check_unchanged()
         has_record_dtype = self._raw.dtype == self._raw.record_dtype or not self._is_mapped
         return self._array if has_record_dtype else None
 
     def item(self, index: int) -> Element:
-        self._check_unchanged()
         if self._array is None:
             return self.take(np.array([index]))[0]
+        self.check_unchanged()
         item = self._array[index]
         if isinstance(item, np.ndarray):
-            return cast("AnyArray", item).astype(self._raw.record_dtype, order="C")
-        return item.copy() if isinstance(item, np.void) else item
+            item = cast("AnyArray", item).astype(self._raw.record_dtype, order="C")
+        elif isinstance(item, np.void):
+            item = item.copy()
+        self.check_unchanged()
+        return item
 
     def take(self, within: Indices) -> AnyArray:
-        self._check_unchanged()
         if self._array is not None:
-            return self._array.take(within, axis=0).astype(self._raw.record_dtype, copy=False)
+            self.check_unchanged()
+            taken = self._array.take(within, axis=0)
+            self.check_unchanged()
+            return taken.astype(self._raw.record_dtype, copy=False)
         raw = self._raw
         size = raw.num_bytes // raw.shape[0]
         starts = raw.offset + within * size
@@ -189,8 +198,12 @@ class _OpenArray:
         rows = np.frombuffer(data, raw.dtype).reshape(len(within), *raw.shape[1:])
         return rows.astype(raw.record_dtype, copy=False)
 
-    def _check_unchanged(self) -> None:
-        """Raise if the file has been replaced or changed, before its map is read."""
+    def check_unchanged(self) -> None:
+        """Raise if a mapped file has been changed or truncated.
+
+        Called before its map is read, because a page after the end of a file kills the process, and
+        after its items are copied, because the file may have changed in the meantime.
+        """
         if self._is_mapped:
             self._file.local_path()
 

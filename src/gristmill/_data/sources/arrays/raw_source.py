@@ -62,13 +62,13 @@ class RawSource(ABC):
         return is_columnar(self._as_tree([np.empty(0, column.dtype) for column in self._columns]))
 
     def read_columns(self, indices: Span) -> Columns:
-        """Return many records as columns, without a copy if each array is one local file."""
+        """Return many records as columns, which refer to the maps of single local files."""
         arrays = [column.as_single_array() for column in self._columns]
         if any(array is None for array in arrays):
             taken = [column.take(indices) for column in self._columns]
             return Columns.of(self._as_tree(taken), range(len(indices)))
         check_indices(indices, len(self))
-        return Columns.of(self._as_tree(arrays), indices)
+        return Columns.of(self._as_tree(arrays), indices, check=self._check_unchanged)
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -100,6 +100,10 @@ class RawSource(ABC):
     def _columns(self) -> list[RawColumn]:
         loaded = self._load()
         return list(loaded.values()) if isinstance(loaded, dict) else [loaded]
+
+    def _check_unchanged(self) -> None:
+        for column in self._columns:
+            column.check_unchanged()
 
     def _as_tree(self, leaves: Sequence[AnyArray | Element]) -> Tree:
         """Arrange one leaf per column in the structure of a record."""

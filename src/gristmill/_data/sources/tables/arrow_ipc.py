@@ -120,6 +120,7 @@ class ArrowFiles(TableFiles):
         with translate_arrow_errors(self.files.refs[chunk.file].path, _FORMAT_NAME):
             names = layout.schema.names
             if layout.is_mapped:
+                self.check_unchanged(chunk.file)  # pages after the end of a file kill the process
                 batches = self._map_batches(detail, chunk)
                 for batch in batches:
                     for name in names:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gristmill._base.columns import Columns
 from gristmill._base.indices import as_indices, check_index, check_indices
-from gristmill._data.sources.record_locator import RecordLocator
+from gristmill._data.sources.record_locator import RecordLocator, Selection
 from gristmill._data.sources.tables.arrow_values import (
     ArrowArray,
     Dense,
@@ -138,7 +138,9 @@ class Table:
         is_worth_joining = not (layout.is_mapped and any(self._is_string))
         self._joined: _JoinedColumns | None = None
         if fits and is_worth_joining and self.is_columnar:
-            self._joined = _JoinedColumns(layout.chunks, self._dense, max_bytes=cache_bytes)
+            self._joined = _JoinedColumns(
+                layout.chunks, self._dense, max_bytes=cache_bytes, check=self._check_chunk
+            )
         self._chunks = ChunkCache[_LoadedChunk](cache_bytes)
 
     def __len__(self) -> int:
@@ -190,24 +192,28 @@ class Table:
             picks = range(start, start + step * len(within), step) if step else within
             chunk = self._chunk(number)
             if all(view is not None for view in chunk.views):
-                return self._as_columns(chunk.views, picks)
+                return self._as_columns(chunk.views, picks, check=self._check_of(number))
         copied = [
             np.empty(len(wanted), object)
             if dense is None
             else np.empty((len(wanted), *dense.shape), dense.dtype)
             for dense in self._dense
         ]
+        self._check_unchanged(selections)
         for number, within, rows in selections:
             for array, values in zip(copied, self._take(number, within, True), strict=True):
                 array[rows] = values if isinstance(values, np.ndarray) else _to_values([values])
+        self._check_unchanged(selections)
         return self._as_columns(copied, range(len(wanted)))
 
     def _read_rows(self, indices: Span | Sequence[int]) -> list[Element]:
         selections = self._locator.split(indices)
         # Rows that are taken from one of several chunks must not keep the whole chunk in memory.
         may_share = len(selections) == 1 or self._layout.is_mapped
+        self._check_unchanged(selections)
         taken = [self._take(number, within, may_share) for number, within, _ in selections]
         columns = [_to_values(column) for column in zip(*taken, strict=True)]
+        self._check_unchanged(selections)
         records = [dict(zip(self._names, row, strict=True)) for row in zip(*columns, strict=True)]
         if len(selections) < 2:
             return records
@@ -217,8 +223,27 @@ class Table:
             ordered[row] = record
         return ordered
 
-    def _as_columns(self, arrays: Sequence[AnyArray | None], picks: Span) -> Columns:
-        return Columns.of(dict(zip(self._names, arrays, strict=True)), picks)
+    def _as_columns(
+        self,
+        arrays: Sequence[AnyArray | None],
+        picks: Span,
+        check: Callable[[], None] | None = None,
+    ) -> Columns:
+        return Columns.of(dict(zip(self._names, arrays, strict=True)), picks, check=check)
+
+    def _check_of(self, number: int) -> Callable[[], None] | None:
+        """Return a function that raises if the mapped file of a chunk has changed."""
+        return partial(self._check_chunk, number) if self._layout.is_mapped else None
+
+    def _check_chunk(self, number: int) -> None:
+        if self._layout.is_mapped:
+            self._files.check_unchanged(self._layout.chunks[number].file)
+
+    def _check_unchanged(self, selections: Sequence[Selection]) -> None:
+        """Raise if one of the mapped files that contain some rows has changed."""
+        if self._layout.is_mapped:
+            for file in {self._layout.chunks[number].file for number, _, _ in selections}:
+                self._files.check_unchanged(file)
 
     def _take(
         self, number: int, within: Indices, may_share: bool
@@ -271,7 +296,12 @@ class _JoinedColumns:
     """
 
     def __init__(
-        self, chunks: Sequence[ChunkSpec], dense: Sequence[Dense | None], *, max_bytes: int
+        self,
+        chunks: Sequence[ChunkSpec],
+        dense: Sequence[Dense | None],
+        *,
+        max_bytes: int,
+        check: Callable[[int], None],
     ) -> None:
         self._starts = np.cumsum([0, *(chunk.num_rows for chunk in chunks)])
         count = int(self._starts[-1])
@@ -283,6 +313,7 @@ class _JoinedColumns:
         self._filled = ChunkCache[None](0)
         self._num_chunks = sum(chunk.num_rows > 0 for chunk in chunks)
         self._remaining_bytes = max_bytes
+        self._check = check
         self._has_failed = False
 
     def read(
@@ -311,6 +342,7 @@ class _JoinedColumns:
             rows = slice(self._starts[number], self._starts[number + 1])
             for array, view in zip(self._arrays, chunk.views, strict=True):
                 array[rows] = view
+            self._check(number)
         return None, 0
 
 

@@ -89,6 +89,10 @@ class TableFiles(ABC):
     def read_layout(self) -> Layout:
         """Read the schema and the chunks from the metadata of the files."""
 
+    def check_unchanged(self, number: int) -> None:
+        """Raise if a file has changed. Needed before and after reading a chunk of a mapped file."""
+        self.files[number].local_path()
+
     @abstractmethod
     def read_chunk(self, layout: Layout, chunk: ChunkSpec) -> list[ArrowArray]:
         """Read the selected columns of a chunk, each as one Arrow array."""
