@@ -289,8 +289,6 @@ class AutotunedStage(Stage):
         executor = self._opened[strategy][1]
         if isinstance(executor, ThreadExecutor) and self._running.kind != "threads":
             executor.resize(1)
-        if isinstance(executor, ProcessExecutor):
-            executor.rest(self._policy.keep_tried_s)
         self._retired[strategy] = now
         self._close_retired(now)
 
@@ -298,8 +296,11 @@ class AutotunedStage(Stage):
         if self._is_settling:
             return
         for strategy, since in list(self._retired.items()):
+            executor = self._opened[strategy][1]
             if now - since >= self._policy.keep_tried_s:
                 self._close(strategy)
+            elif isinstance(executor, ProcessExecutor):
+                executor.rest(self._policy.keep_tried_s)
 
     def _close(self, strategy: Strategy) -> None:
         """Close a strategy. All those with threads share one stage, which stays open."""
