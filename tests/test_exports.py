@@ -19,6 +19,7 @@ FACADES = [
     "gristmill.constants",
     "gristmill.demo",
     "gristmill.experimental",
+    "gristmill.monitoring",
     "gristmill.multiprocessing",
     "gristmill.python",
     "gristmill.python.experimental",

@@ -4,6 +4,7 @@ import typing as _typing
 
 from gristmill._base.lazy import lazy_names as _lazy_names
 from gristmill._base.version import VERSION as _VERSION
+from gristmill._base.version import VERSION_INFO as _VERSION_INFO
 
 if _typing.TYPE_CHECKING:
     from gristmill import (
@@ -11,6 +12,7 @@ if _typing.TYPE_CHECKING:
         constants,
         errors,
         experimental,
+        monitoring,
         multiprocessing,
         python,
         samplers,
@@ -30,6 +32,7 @@ if _typing.TYPE_CHECKING:
     from gristmill._api.feeding.feed import feed
     from gristmill._api.feeding.iterator import FeedIterator
     from gristmill._api.loader import DataLoader, DataLoaderIterator, load
+    from gristmill._base.config import config
     from gristmill._checkpoint.skipped_record import SkippedRecord
     from gristmill._data.sampling.record import Record, RecordMetadata
     from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
@@ -87,8 +90,8 @@ else:
         __name__,
         {
             "gristmill": (
-                "checkpoint, constants, errors, experimental, multiprocessing, options, python, "
-                "samplers, sharding, sources, transforms, types"
+                "checkpoint, constants, errors, experimental, monitoring, multiprocessing, "
+                "options, python, samplers, sharding, sources, transforms, types"
             ),
             "gristmill._api.adapters.huggingface.from_huggingface": "from_huggingface",
             "gristmill._api.adapters.tfds.from_tfds": "from_tfds",
@@ -100,6 +103,7 @@ else:
             "gristmill._api.feeding.feed": "feed",
             "gristmill._api.feeding.iterator": "FeedIterator",
             "gristmill._api.loader": "DataLoader, DataLoaderIterator, load",
+            "gristmill._base.config": "config",
             "gristmill._checkpoint.skipped_record": "SkippedRecord",
             "gristmill._data.sampling.record": "Record, RecordMetadata",
             "gristmill._data.sampling.samplers": "IndexSampler, Sampler, SequentialSampler",
@@ -130,6 +134,7 @@ else:
     )
 
 __version__ = _VERSION
+__version_info__ = _VERSION_INFO
 
 __all__ = [
     "ArrayRecordDataSource",
@@ -181,6 +186,7 @@ __all__ = [
     "Transformations",
     "WorkerOptions",
     "checkpoint",
+    "config",
     "constants",
     "errors",
     "experimental",
@@ -189,6 +195,7 @@ __all__ = [
     "from_tfds",
     "from_torch",
     "load",
+    "monitoring",
     "multiprocessing",
     "python",
     "samplers",

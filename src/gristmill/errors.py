@@ -16,6 +16,7 @@ GristmillError
 │   └── StoreError (ConnectionError)  a remote store did not return it, even after retries
 ├── FeedError (ValueError)            a batch cannot be transferred to the devices
 ├── StateError (ValueError)           a checkpoint does not fit this pipeline, or is damaged
+│   └── UnknownIndexError (NotImplementedError)  the index of the next element is not known
 ├── ClosedError (ValueError)          the iterator is closed
 ├── WorkerError (RuntimeError)        a worker process died, stopped responding or could not send
 │   └── UnsendableError               an element cannot be sent from a worker to this process
@@ -143,6 +144,10 @@ class FeedError(GristmillError, ValueError):
 
 class StateError(GristmillError, ValueError):
     """A checkpoint does not fit the pipeline that it is restored into, or is damaged."""
+
+
+class UnknownIndexError(StateError, NotImplementedError):
+    """The index of the next element is not known without counting, or cannot be set."""
 
 
 class ClosedError(GristmillError, ValueError):

@@ -15,7 +15,7 @@ yielded, as many are computed again here, as Grain does when it restores the sta
 import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias, cast, final
 
 import numpy as np
@@ -24,6 +24,7 @@ from gristmill._base.tree import leaves_with_paths
 from gristmill._checkpoint.grain_state import FINISH, is_shuffled_differently
 from gristmill._checkpoint.state import Position
 from gristmill._data.sources.file_streams import ParquetStream, TFRecordStream
+from gristmill._engine.inline import inline_plan, inline_settings
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.nodes.base import Node, Step
@@ -44,7 +45,6 @@ from gristmill._plan.nodes.stream import (
     WindowShuffleStreamNode,
 )
 from gristmill.errors import StateError
-from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.types import Cursor, Element
 
 GrainState: TypeAlias = Any
@@ -65,14 +65,7 @@ def grain_cursor(plan: Node, settings: Settings, state: GrainState) -> Cursor:
     Raises:
         StateError: The state is of other steps, or nothing here can continue from it.
     """
-    return _Translation(
-        replace(
-            settings,
-            read=ReadOptions(num_threads=0),
-            multiprocessing=MultiprocessingOptions(),
-            is_tuned=False,
-        )
-    ).cursor(plan, state)
+    return _Translation(inline_settings(settings)).cursor(plan, state)
 
 
 @final
@@ -109,7 +102,7 @@ class _Translation:
         """Return some elements after a cursor, and the cursor after them."""
         if not count:
             return cursor, []
-        stream = Stream(_without_workers(node), self.settings)
+        stream = Stream(inline_plan(node), self.settings)
         elements: list[Element] = []
         try:
             stream.seek(Position(cursor))
@@ -164,7 +157,7 @@ class _Translation:
         if not is_filled:
             return ([self.cursor(node.parent, below), count],)
         # Grain does not advance the parent when it yields cached elements.
-        stream = Stream(_without_workers(node.parent), self.settings)
+        stream = Stream(inline_plan(node.parent), self.settings)
         start = stream.cursor
         stream.close()
         return ([self._after(node.parent, start, count), count],)
@@ -355,15 +348,6 @@ def _remaining_of(feature: Any, cut: tuple[int, ...]) -> tuple[int, int]:
         return 0, 1
     start, end = (0, len(feature)) if cut == _WHOLE else cut
     return start, end
-
-
-def _without_workers(node: Node) -> Node:
-    """Return a plan that starts no processes."""
-    if isinstance(node, WorkersNode):
-        return _without_workers(node.parent)
-    if not node.parents:
-        return node
-    return node.with_parents([_without_workers(parent) for parent in node.parents])
 
 
 def _misfit(node: Node, found: str) -> StateError:
