@@ -3,6 +3,7 @@
 GristmillError
 ├── PlanError (ValueError)            the pipeline, as written, cannot work
 │   ├── PlanTypeError (TypeError)     an argument has a type that cannot work
+│   │   └── TransformationTypeError (NotImplementedError)  `apply` does not know the transformation
 │   └── SpecError (NotImplementedError)  the output of a transform is not known before it runs
 ├── BatchError (ValueError)           some records do not fit into one batch
 ├── FilterError (ValueError)          a filter removed more elements than the options allow
@@ -38,6 +39,10 @@ class PlanError(GristmillError, ValueError):
 
 class PlanTypeError(PlanError, TypeError):
     """An argument of the pipeline has a type that cannot work."""
+
+
+class TransformationTypeError(PlanTypeError, NotImplementedError):
+    """`apply` does not know what to do with a transformation."""
 
 
 class SpecError(PlanError, NotImplementedError):

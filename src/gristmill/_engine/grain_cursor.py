@@ -324,7 +324,11 @@ def _count(node: Node, value: object) -> int:
 
 def _at_index(node: AccessNode, index: int) -> Cursor:
     if index > node.length():
-        raise _misfit(node, f"it stands at {index}, and the dataset has {node.length()} elements")
+        raise _misfit(
+            node,
+            f"Checkpoint `next_index` {index} is out of range for dataset of length "
+            f"{node.length()}",
+        )
     shuffle = _differing_shuffle(node) if index else None
     if shuffle is not None:
         raise StateError(

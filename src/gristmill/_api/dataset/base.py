@@ -12,7 +12,7 @@ from gristmill._api.plan_access import plan_of
 from gristmill._data.transforms.base import Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.hints import SeedNode
-from gristmill.errors import PlanError, PlanTypeError
+from gristmill.errors import PlanError, TransformationTypeError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -113,9 +113,9 @@ def apply_all(
             case FlatMap():
                 dataset = flat_map(dataset, transformation)
             case _:
-                raise PlanTypeError(
-                    f"`apply` takes transformations, got {transformation!r}. Derive it from Map, "
-                    "RandomMap, Filter or FlatMap, or call `map` with a function."
+                raise TransformationTypeError(
+                    f"Transformation type: {transformation!r} is not supported. Derive it from "
+                    "Map, RandomMap, Filter or FlatMap, or call `map` with a function."
                 )
     return dataset
 
@@ -127,8 +127,8 @@ def resolve_seed(dataset: Dataset, seed: int | None, *, method: str) -> int:
     default = _seed_from([(dataset, 1)])
     if default is None:
         raise PlanError(
-            f"`{method}` needs a seed. Call `ds.seed(0)` before it, which seeds all random steps "
-            f"after it, or pass `seed=` to `{method}`."
+            f"`{method}` requires a seed. Call `ds.seed(0)` before it, which seeds all random "
+            f"steps after it, or pass `seed=` to `{method}`."
         )
     return default
 

@@ -569,8 +569,9 @@ def _reject_absent_elements(dataset: MapDataset[Any]) -> None:
     """Raise if elements may be absent, as Grain does: also below a dataset of the user's own."""
     node = plan_of(dataset)
     if isinstance(node, FilterNode | FanOutNode):
+        step = "MapDataset.filter" if isinstance(node, FilterNode) else "FlatMapMapDataset"
         raise PlanError(
-            f"`MapDataset.batch` cannot follow {node.label}, which leaves indices without an "
+            f"`MapDataset.batch` can not follow `{step}`: {node.label} leaves indices without an "
             "element. Call `to_iter_dataset()` before `batch`."
         )
     for parent in dataset.parents:

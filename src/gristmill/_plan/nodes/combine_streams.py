@@ -7,7 +7,7 @@ from typing import Self, final
 from gristmill._plan.element_spec import ParentSpecs
 from gristmill._plan.nodes.base import Node, unknown_index
 from gristmill._plan.nodes.stream import Continuation, StageState, StatefulNode, StreamLeafNode
-from gristmill.errors import PlanError
+from gristmill.errors import PlanError, UnknownIndexError
 from gristmill.types import Cursor, Tree
 
 
@@ -129,13 +129,19 @@ class InterleaveNode(StreamLeafNode):
     def index_at(self, cursor: Cursor) -> int:
         _, _, slots = cursor[0]
         if self.count > 1:
-            raise unknown_index(self.label)
+            raise self._several("get_next_index")
         return self._only.index_at(tuple(slots[0][1])) if slots and slots[0] else 0
 
     def cursor_at(self, index: int) -> Cursor:
         if self.count > 1:
-            raise unknown_index(self.label)
+            raise self._several("set_next_index")
         return ([0, 1, [[0, self._only.cursor_at(index)]]],)
+
+    def _several(self, function: str) -> UnknownIndexError:
+        return UnknownIndexError(
+            f"{function} is not supported for {self.label}: the elements of several datasets "
+            "alternate until some of them end. Use `get_state` and `set_state`."
+        )
 
     @property
     def _only(self) -> Node:
