@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 import numpy as np
 
 from gristmill._api.dataset.element_spec import infer_spec
-from gristmill._api.dataset.render import show_html, show_text
+from gristmill._api.dataset.render import show_html, show_line, show_text
 from gristmill._api.plan_access import plan_of
 from gristmill._data.transforms.base import Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap
 from gristmill._plan.nodes.base import Node
@@ -53,6 +53,9 @@ class Dataset:
 
     def __str__(self) -> str:
         return show_text(self)
+
+    def __repr__(self) -> str:
+        return show_line(self, type(self).__name__.removeprefix("Planned"))
 
     def _repr_html_(self) -> str:
         return show_html(self)
