@@ -16,14 +16,13 @@ import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast, final
+from typing import Any, Protocol, TypeAlias, cast, final, runtime_checkable
 
 import numpy as np
 
 from gristmill._base.tree import leaves_with_paths
 from gristmill._checkpoint.grain_state import FINISH, is_shuffled_differently
 from gristmill._checkpoint.state import Position
-from gristmill._data.sources.file_streams import ParquetStream, TFRecordStream
 from gristmill._engine.inline import inline_plan, inline_settings
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
@@ -49,6 +48,17 @@ from gristmill.types import Cursor, Element
 
 GrainState: TypeAlias = Any
 """A state of one of Grain's iterators, or of one that a user derived from them."""
+
+
+@runtime_checkable
+class HasGrainFields(Protocol):
+    """A stream of records whose positions are also those of Grain."""
+
+    @property
+    def grain_fields(self) -> tuple[str, ...]:
+        """The fields of Grain's states, one for each number of a position."""
+        ...
+
 
 _WHOLE = (-1, -1)
 """How Grain writes the slice of a feature that was not split."""
@@ -247,15 +257,11 @@ class _Translation:
         return ([_count(node, turn), _count(node, num_opened), found],)
 
     def record_stream(self, node: RecordStreamNode, state: GrainState) -> Cursor:
-        match node.stream:
-            case TFRecordStream():
-                (offset,) = _fields(node, state, "reader_offset")
-                return (_count(node, offset),)
-            case ParquetStream():
-                group, row = _fields(node, state, "row_group", "index_within_row_group")
-                return ([_count(node, group), _count(node, row)],)
-            case _:
-                raise _not_translatable(node)
+        if not isinstance(node.stream, HasGrainFields):
+            raise _not_translatable(node)
+        numbers = _fields(node, state, *node.stream.grain_fields)
+        position = [_count(node, number) for number in numbers]
+        return (position if len(position) > 1 else position[0],)
 
     def custom(self, node: CustomStreamNode, state: GrainState) -> Cursor:
         return (state,)  # the user's iterator restores its own states

@@ -58,7 +58,7 @@ def show_text(dataset: Any) -> str:
 
 
 def show_line(dataset: Any, kind: str) -> str:
-    """Return a pipeline in one line, with the address that tells two of them apart.
+    """Return a pipeline in one line, with its address.
 
     States do not contain it: they leave out what has an address.
     """

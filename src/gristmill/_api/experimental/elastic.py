@@ -159,7 +159,7 @@ def _check_shardable(plan: Node) -> None:
     if isinstance(plan, StreamLeafNode):
         raise PlanError(
             f"{plan.label} cannot be cut into shards, so each of them would yield all of its "
-            "elements. Give each process a part of it yourself, and pass `NoSharding()`."
+            "elements. Pass each process its own share of the data, with `NoSharding()`."
         )
     for parent in plan.parents:
         _check_shardable(parent)
