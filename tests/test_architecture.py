@@ -19,7 +19,8 @@ LAYERS = [  # low to high: a module imports from its own package, or from a lowe
     "_plan",
     "_engine",
     "_api",
-    "_demo checkpoint constants multiprocessing samplers sharding sources testing transforms",
+    "_demo checkpoint constants monitoring multiprocessing samplers sharding sources testing "
+    "transforms",
     "_cli demo experimental",
     "_as_grain",
     "as_grain python __main__",

@@ -5,6 +5,7 @@ import typing as _typing
 from gristmill._base.grain_mode import is_grain_mode as _is_grain_mode
 from gristmill._base.lazy import lazy_names as _lazy_names
 from gristmill._base.version import VERSION as _VERSION
+from gristmill._base.version import VERSION_INFO as _VERSION_INFO
 
 if _typing.TYPE_CHECKING:
     from gristmill import (
@@ -12,6 +13,7 @@ if _typing.TYPE_CHECKING:
         constants,
         errors,
         experimental,
+        monitoring,
         multiprocessing,
         python,
         samplers,
@@ -32,6 +34,7 @@ if _typing.TYPE_CHECKING:
     from gristmill._api.feeding.iterator import FeedIterator
     from gristmill._api.loader import DataLoader, DataLoaderIterator, load
     from gristmill._as_grain.switch import as_grain
+    from gristmill._base.config import config
     from gristmill._checkpoint.skipped_record import SkippedRecord
     from gristmill._data.sampling.record import Record, RecordMetadata
     from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
@@ -89,8 +92,8 @@ else:
         __name__,
         {
             "gristmill": (
-                "checkpoint, constants, errors, experimental, multiprocessing, options, python, "
-                "samplers, sharding, sources, transforms, types"
+                "checkpoint, constants, errors, experimental, monitoring, multiprocessing, "
+                "options, python, samplers, sharding, sources, transforms, types"
             ),
             "gristmill._api.adapters.huggingface.from_huggingface": "from_huggingface",
             "gristmill._api.adapters.tfds.from_tfds": "from_tfds",
@@ -103,6 +106,7 @@ else:
             "gristmill._api.feeding.iterator": "FeedIterator",
             "gristmill._api.loader": "DataLoader, DataLoaderIterator, load",
             "gristmill._as_grain.switch": "as_grain",
+            "gristmill._base.config": "config",
             "gristmill._checkpoint.skipped_record": "SkippedRecord",
             "gristmill._data.sampling.record": "Record, RecordMetadata",
             "gristmill._data.sampling.samplers": "IndexSampler, Sampler, SequentialSampler",
@@ -133,6 +137,7 @@ else:
     )
 
 __version__ = _VERSION
+__version_info__ = _VERSION_INFO
 
 __all__ = [
     "ArrayRecordDataSource",
@@ -185,6 +190,7 @@ __all__ = [
     "WorkerOptions",
     "as_grain",
     "checkpoint",
+    "config",
     "constants",
     "errors",
     "experimental",
@@ -193,6 +199,7 @@ __all__ = [
     "from_tfds",
     "from_torch",
     "load",
+    "monitoring",
     "multiprocessing",
     "python",
     "samplers",

@@ -3,6 +3,7 @@
 GristmillError
 ├── PlanError (ValueError)            the pipeline, as written, cannot work
 │   ├── PlanTypeError (TypeError)     an argument has a type that cannot work
+│   │   └── TransformationTypeError (NotImplementedError)  `apply` does not know the transformation
 │   └── SpecError (NotImplementedError)  the output of a transform is not known before it runs
 ├── BatchError (ValueError)           some records do not fit into one batch
 ├── FilterError (ValueError)          a filter removed more elements than the options allow
@@ -16,6 +17,7 @@ GristmillError
 │   └── StoreError (ConnectionError)  a remote store did not return it, even after retries
 ├── FeedError (ValueError)            a batch cannot be transferred to the devices
 ├── StateError (ValueError)           a checkpoint does not fit this pipeline, or is damaged
+│   └── UnknownIndexError (NotImplementedError)  the index of the next element is not known
 ├── ClosedError (ValueError)          the iterator is closed
 ├── WorkerError (RuntimeError)        a worker process died, stopped responding or could not send
 │   └── UnsendableError               an element cannot be sent from a worker to this process
@@ -38,6 +40,10 @@ class PlanError(GristmillError, ValueError):
 
 class PlanTypeError(PlanError, TypeError):
     """An argument of the pipeline has a type that cannot work."""
+
+
+class TransformationTypeError(PlanTypeError, NotImplementedError):
+    """`apply` does not know what to do with a transformation."""
 
 
 class SpecError(PlanError, NotImplementedError):
@@ -144,6 +150,10 @@ class FeedError(GristmillError, ValueError):
 
 class StateError(GristmillError, ValueError):
     """A checkpoint does not fit the pipeline that it is restored into, or is damaged."""
+
+
+class UnknownIndexError(StateError, NotImplementedError):
+    """The index of the next element is not known without counting, or cannot be set."""
 
 
 class ClosedError(GristmillError, ValueError):

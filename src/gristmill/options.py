@@ -1,5 +1,6 @@
 """Option classes: frozen dataclasses that check their values when they are created."""
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,6 +9,8 @@ from typing import Any
 from gristmill._base.checks import as_bool, as_int, as_kind, as_seconds, is_from_grain
 from gristmill._base.extras import load_extra
 from gristmill.errors import PlanError, PlanTypeError
+
+logger = logging.getLogger("gristmill")
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,14 @@ class ReadOptions:
             num_threads=as_int("num_threads", self.num_threads),
             prefetch_buffer_size=as_int("prefetch_buffer_size", self.prefetch_buffer_size),
         )
+        if 0 < self.prefetch_buffer_size < self.num_threads:
+            logger.warning(
+                "prefetch_buffer_size=%d is smaller than num_threads=%d, so at most %d threads "
+                "read at the same time. Set `prefetch_buffer_size` to at least `num_threads`.",
+                self.prefetch_buffer_size,
+                self.num_threads,
+                self.prefetch_buffer_size,
+            )
 
 
 @dataclass(frozen=True)

@@ -349,7 +349,7 @@ def test_a_state_of_another_number_of_workers_is_refused():
         (lambda api: stream_of(api), r"MapWithIndex number: it has the fields `next_index`\."),
         (
             lambda api: stream_of(api, 90).map_with_index(number),
-            r"stands at 50, and .* has 20 elem",
+            r"`next_index` 50 is out of range for dataset of length 20",
         ),
     ],
     ids=["another step", "no step", "a longer dataset"],

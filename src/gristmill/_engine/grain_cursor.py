@@ -15,15 +15,15 @@ yielded, as many are computed again here, as Grain does when it restores the sta
 import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast, final
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, cast, final, runtime_checkable
 
 import numpy as np
 
 from gristmill._base.tree import leaves_with_paths
 from gristmill._checkpoint.grain_state import FINISH, is_shuffled_differently
 from gristmill._checkpoint.state import Position
-from gristmill._data.sources.file_streams import ParquetStream, TFRecordStream
+from gristmill._engine.inline import inline_plan, inline_settings
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.nodes.base import Node, Step
@@ -44,11 +44,21 @@ from gristmill._plan.nodes.stream import (
     WindowShuffleStreamNode,
 )
 from gristmill.errors import StateError
-from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.types import Cursor, Element
 
 GrainState: TypeAlias = Any
 """A state of one of Grain's iterators, or of one that a user derived from them."""
+
+
+@runtime_checkable
+class HasGrainFields(Protocol):
+    """A stream of records whose positions are also those of Grain."""
+
+    @property
+    def grain_fields(self) -> tuple[str, ...]:
+        """The fields of Grain's states, one for each number of a position."""
+        ...
+
 
 _WHOLE = (-1, -1)
 """How Grain writes the slice of a feature that was not split."""
@@ -65,14 +75,7 @@ def grain_cursor(plan: Node, settings: Settings, state: GrainState) -> Cursor:
     Raises:
         StateError: The state is of other steps, or nothing here can continue from it.
     """
-    return _Translation(
-        replace(
-            settings,
-            read=ReadOptions(num_threads=0),
-            multiprocessing=MultiprocessingOptions(),
-            is_tuned=False,
-        )
-    ).cursor(plan, state)
+    return _Translation(inline_settings(settings)).cursor(plan, state)
 
 
 @final
@@ -109,7 +112,7 @@ class _Translation:
         """Return some elements after a cursor, and the cursor after them."""
         if not count:
             return cursor, []
-        stream = Stream(_without_workers(node), self.settings)
+        stream = Stream(inline_plan(node), self.settings)
         elements: list[Element] = []
         try:
             stream.seek(Position(cursor))
@@ -164,7 +167,7 @@ class _Translation:
         if not is_filled:
             return ([self.cursor(node.parent, below), count],)
         # Grain does not advance the parent when it yields cached elements.
-        stream = Stream(_without_workers(node.parent), self.settings)
+        stream = Stream(inline_plan(node.parent), self.settings)
         start = stream.cursor
         stream.close()
         return ([self._after(node.parent, start, count), count],)
@@ -254,15 +257,11 @@ class _Translation:
         return ([_count(node, turn), _count(node, num_opened), found],)
 
     def record_stream(self, node: RecordStreamNode, state: GrainState) -> Cursor:
-        match node.stream:
-            case TFRecordStream():
-                (offset,) = _fields(node, state, "reader_offset")
-                return (_count(node, offset),)
-            case ParquetStream():
-                group, row = _fields(node, state, "row_group", "index_within_row_group")
-                return ([_count(node, group), _count(node, row)],)
-            case _:
-                raise _not_translatable(node)
+        if not isinstance(node.stream, HasGrainFields):
+            raise _not_translatable(node)
+        numbers = _fields(node, state, *node.stream.grain_fields)
+        position = [_count(node, number) for number in numbers]
+        return (position if len(position) > 1 else position[0],)
 
     def custom(self, node: CustomStreamNode, state: GrainState) -> Cursor:
         return (state,)  # the user's iterator restores its own states
@@ -331,7 +330,11 @@ def _count(node: Node, value: object) -> int:
 
 def _at_index(node: AccessNode, index: int) -> Cursor:
     if index > node.length():
-        raise _misfit(node, f"it stands at {index}, and the dataset has {node.length()} elements")
+        raise _misfit(
+            node,
+            f"Checkpoint `next_index` {index} is out of range for dataset of length "
+            f"{node.length()}",
+        )
     shuffle = _differing_shuffle(node) if index else None
     if shuffle is not None:
         raise StateError(
@@ -355,15 +358,6 @@ def _remaining_of(feature: Any, cut: tuple[int, ...]) -> tuple[int, int]:
         return 0, 1
     start, end = (0, len(feature)) if cut == _WHOLE else cut
     return start, end
-
-
-def _without_workers(node: Node) -> Node:
-    """Return a plan that starts no processes."""
-    if isinstance(node, WorkersNode):
-        return _without_workers(node.parent)
-    if not node.parents:
-        return node
-    return node.with_parents([_without_workers(parent) for parent in node.parents])
 
 
 def _misfit(node: Node, found: str) -> StateError:

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+from gristmill._base.config import config
 from gristmill._checkpoint.grain_state import as_dataset_state
 from gristmill._checkpoint.mismatch import check_shard
 from gristmill._checkpoint.state import Position, State, decode_state, encode_state
 from gristmill._engine.flat_map_cursor import cursor_after
 from gristmill._engine.grain_cursor import grain_cursor
+from gristmill._engine.inline import inline_plan, inline_settings
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.nodes.base import Node, RecordsNode
@@ -36,6 +38,8 @@ class Run:
         *,
         is_lockstep: bool = False,
     ) -> None:
+        if config.py_debug_mode:
+            plan, settings = inline_plan(plan), inline_settings(settings)
         self._plan = plan
         self._settings = settings
         self._description = description

@@ -78,8 +78,9 @@ def output_spec(label: str, transform: Any, parents: ParentSpecs) -> Tree:
     describe = getattr(transform, "output_spec", None)
     if describe is None:
         raise SpecError(
-            f"{label} does not describe its outputs. Pass an object with a method "
-            "`output_spec(self, input_spec)` that returns their spec."
+            f"{label} does not implement `output_spec`, so its outputs are not known before they "
+            "are computed. Pass an object with a method `output_spec(self, input_spec)` that "
+            "returns their spec."
         )
     return describe(parents[0]())
 

@@ -11,6 +11,8 @@ if _typing.TYPE_CHECKING:
     from gristmill._api.dataset.map_dataset import MapDataset
     from gristmill._api.loader import DataLoader, DataLoaderIterator, load
     from gristmill._api.loader import DataLoaderIterator as PyGrainDatasetIterator
+    from gristmill._base.config import config
+    from gristmill._base.shared_memory_array import SharedMemoryArray, SharedMemoryArrayMetadata
     from gristmill._checkpoint.orbax import CheckpointHandler, CheckpointRestore, CheckpointSave
     from gristmill._data.sampling.record import Record, RecordMetadata
     from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
@@ -78,6 +80,8 @@ else:
             "gristmill._api.loader": (
                 "DataLoader, DataLoaderIterator, load, DataLoaderIterator as PyGrainDatasetIterator"
             ),
+            "gristmill._base.config": "config",
+            "gristmill._base.shared_memory_array": ("SharedMemoryArray, SharedMemoryArrayMetadata"),
             "gristmill._checkpoint.orbax": (
                 "CheckpointHandler as GrainCheckpointHandler, "
                 "CheckpointHandler as PyGrainCheckpointHandler, "
@@ -160,10 +164,13 @@ __all__ = [
     "SequentialSampler",
     "ShardByJaxProcess",
     "ShardOptions",
+    "SharedMemoryArray",
+    "SharedMemoryArrayMetadata",
     "SharedMemoryDataSource",
     "TfRandomMap",
     "Transformation",
     "Transformations",
+    "config",
     "constants",
     "experimental",
     "load",

@@ -339,7 +339,7 @@ def test_a_users_error_comes_at_its_element_and_the_stream_stands_before_it():
 
 def test_states_are_for_the_pipeline_they_came_from():
     iterator = iter(ours.MapDataset.range(5).to_iter_dataset())
-    for wrong in ({}, None, {"next_index": 3}, b"state"):
+    for wrong in ({}, None, {"next_index": 9}, {"step": 3}, b"state"):
         with pytest.raises(StateError):
             iterator.set_state(wrong)
 

@@ -230,7 +230,9 @@ def test_grain_and_gristmill_refuse_it(program: Any):
 
 def test_a_refusal_says_what_to_do():
     ds = ours.MapDataset.range(3)
-    with pytest.raises(PlanError, match=r"`shuffle` needs a seed. Call `ds.seed\(0\)` before it"):
+    with pytest.raises(
+        PlanError, match=r"`shuffle` requires a seed. Call `ds.seed\(0\)` before it"
+    ):
         ds.shuffle()
     with pytest.raises(PlanError, match=r"Call `to_iter_dataset.*` before `batch`"):
         ds.filter(bool).batch(2)
@@ -238,7 +240,7 @@ def test_a_refusal_says_what_to_do():
         ds.map(ours.transforms.Map)
     with pytest.raises(PlanTypeError, match="takes a function or a Map, got 3"):
         ds.map(3)
-    with pytest.raises(PlanTypeError, match="`apply` takes transformations"):
+    with pytest.raises(PlanTypeError, match=r"^Transformation type: .* is not supported\."):
         ds.apply([double])
     with pytest.raises(PlanTypeError, match="must be an integer, a slice"):
         ds["x"]

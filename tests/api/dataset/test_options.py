@@ -134,7 +134,9 @@ def test_where_it_raises_does_not_depend_on_who_runs_it(place: Any, every: int):
 def test_the_error_names_the_filter_and_comes_again():
     ds = with_options(ours, in_stream(ours, 1000), filter_raise_threshold_ratio=0.9)
     iterator = iter(ds)
-    with pytest.raises(FilterError, match=r"Filter .* dropped 99\.\d+ % of the last \d+ elements"):
+    with pytest.raises(
+        FilterError, match=r"Filter .* skipped 99\.\d+ % of the last seen \d+ elements"
+    ):
         list(iterator)
     with pytest.raises(ValueError, match=r"`filter_raise_threshold_ratio` is 0\.9"):
         list(iterator)
@@ -151,7 +153,7 @@ def test_it_warns_once_a_minute(
             now += seconds
             assert len(list(place(ours, 100))) == 100
     assert len(caplog.records) == 2
-    assert re.search(r"dropped 9\d\.\d\d % of the last \d+", caplog.records[0].getMessage())
+    assert re.search(r"skipped 9\d\.\d\d % of the last seen \d+", caplog.records[0].getMessage())
 
 
 @PLACES

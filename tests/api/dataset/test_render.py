@@ -85,3 +85,41 @@ def test_printing_reads_nothing():
             raise AssertionError
 
     assert "Source" in str(ours.MapDataset.source(Source()).map(double).to_iter_dataset().batch(2))
+
+
+def test_the_repr_is_one_line_with_the_steps():
+    dataset = ours.MapDataset.range(5).map(double).batch(2)
+
+    assert repr(dataset) == (
+        f"<MapDataset at {id(dataset):#x}: RangeDataSource(start=0, stop=5, step=1) -> Map double "
+        "-> Batch(2), 3 elements>"
+    )
+    assert repr(dataset.to_iter_dataset().filter(passes(2))).startswith("<IterDataset at 0x")
+
+
+def test_the_repr_of_a_long_pipeline_leaves_out_steps():
+    dataset = ours.MapDataset.range(5)
+    for _ in range(20):
+        dataset = dataset.map(double)
+
+    assert repr(dataset).count("->") == 8
+    assert "step=1) -> ... -> Map double" in repr(dataset)
+
+
+def test_the_repr_of_a_users_own_dataset_names_its_class_and_never_raises():
+    class Broken(ours.MapDataset):
+        def __len__(self) -> int:
+            raise OSError
+
+        def __getitem__(self, index: Any) -> Any:
+            raise OSError
+
+    dataset = Broken()
+    assert repr(dataset) == f"<Broken at {id(dataset):#x}: Broken>"
+
+
+def test_the_repr_of_a_dataset_does_not_enter_states():
+    dataset = ours.MapDataset.source(ours.MapDataset.range(3).map(double))
+
+    assert " at 0x" not in str(iter(dataset).get_state())
+    assert iter(dataset).get_state()["source"] == "PlannedMapDataset(<3 records>)"

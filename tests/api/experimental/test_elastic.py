@@ -110,7 +110,8 @@ def test_beyond_grains_limits_no_record_comes_twice_and_few_are_left_over(make: 
         with iter(ds) as iterator:
             iterator.set_state(state)
             seen.append(taken(iterator))
-    records = [record for part in seen for record in np.ravel(part).tolist() if record]
+    batches = [batch for part in seen for batch in part]
+    records = [record for batch in batches for record in np.ravel(batch).tolist() if record]
     everything = list(elastic(ours, make(60), 1, 0, 1))
     wanted = [record for batch in everything for record in np.ravel(batch).tolist() if record]
     if make is packed:  # each document is whole
@@ -135,3 +136,68 @@ def test_what_does_not_fit_is_told():
         elastic(ours, plain(ours, 30), 4, 0, 2).set_state(
             elastic(ours, plain(ours, 24), 4, 0, 2).get_state()
         )
+
+
+# As in Grain's head
+
+
+def stream(count: int) -> Any:
+    return ours.MapDataset.range(count).to_iter_dataset().filter(lambda x: x % 3)
+
+
+def test_a_stream_keeps_its_smaller_last_batch():
+    assert taken(elastic(ours, stream(12), 6, 0, 2)) == [[2, 4, 8], [10]]
+    assert taken(elastic(ours, stream(12), 6, 1, 2)) == [[1, 5, 7], [11]]
+
+
+def test_a_stream_without_a_batch_size_is_not_batched():
+    assert list(elastic(ours, stream(12), 0, 1, 2)) == [1, 5, 7, 11]
+    with pytest.raises(PlanError, match=r"^`global_batch_size` must be at least 1, got 0\."):
+        elastic(ours, plain(ours, 12), 0, 0, 1)
+
+
+def test_it_continues_after_close_once_a_state_is_set():
+    for api in SIDES:
+        iterator = elastic(api, plain(api, 12), 4, 0, 2)
+        next(iterator)
+        state, second = iterator.get_state(), next(iterator)
+        iterator.close()
+        iterator.set_state(state)
+        assert next(iterator).tolist() == second.tolist()
+
+
+def test_the_states_of_the_shards_of_a_stream_restore_one_and_all():
+    shards = [elastic(ours, stream(24), 0, shard, 2) for shard in range(2)]
+    for shard in shards:
+        next(shard)
+    states = {**shards[0].get_shard_states(), **shards[1].get_shard_states()}
+    assert sorted(states) == [0, 1]
+    rest = sorted(element for shard in shards for element in list(shard))
+
+    same = elastic(ours, stream(24), 0, 1, 2)
+    same.set_shard_states({"1": states[1]})
+    assert list(same) == [5, 7, 11, 13, 17, 19, 23]
+    three = [elastic(ours, stream(24), 0, shard, 3) for shard in range(3)]
+    for shard in three:
+        shard.set_shard_states(states)
+    assert sorted(element for shard in three for element in list(shard)) == rest
+
+
+def test_the_shards_of_a_map_dataset_have_one_state():
+    iterator = elastic(ours, plain(ours, 12), 4, 0, 2)
+    with pytest.raises(NotImplementedError, match="get_shard_states is only supported"):
+        iterator.get_shard_states()
+    with pytest.raises(NotImplementedError, match="set_shard_states is only supported"):
+        iterator.set_shard_states({})
+
+
+def test_a_stream_that_cannot_be_cut_is_refused_by_name():
+    parts = [ours.MapDataset.range(3).to_iter_dataset()] * 2
+    interleaved = ours.experimental.InterleaveIterDataset(parts, cycle_length=2)
+    with pytest.raises(PlanError, match=r"^Interleave\(2 datasets, .* cannot be cut into shards"):
+        elastic(ours, interleaved.map(lambda x: x), 2, 0, 2)
+    assert taken(elastic(ours, interleaved, 2, 0, 1)) == [[0, 0], [1, 1], [2, 2]]
+
+
+def test_it_knows_its_shard():
+    assert elastic(ours, plain(ours, 12), 4, 1, 2).shard_options.shard_index == 1

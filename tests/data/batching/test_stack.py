@@ -393,19 +393,22 @@ def test_stacking_leaves_the_records_as_they_were():
             r'^batch\["t"\]: <U1\[1\] and int64\[1\]\.',
         ),
         ([{"t": object()}, {"t": "a"}], r'^batch\["t"\]: '),
-        ([{"a": 1}, [1]], r"^batch: dict and list\. All records need one structure"),
+        (
+            [{"a": 1}, [1]],
+            r"^batch: dict and list\. All elements of a batch need the same structure",
+        ),
         ([{"a": 1}, {"a": [1]}], r'^batch\["a"\]: '),
         ([{"a": [1]}, {"a": 1}], r'^batch\["a"\]: list and int\.'),
         ([{"a": 1}, OrderedDict(a=1)], r"^batch: dict and OrderedDict\."),
         ([{"a": None}, {"a": 1}], r'^batch\["a"\]: None and int\.'),
         (
             [{"a": 1, "b": 2}, {"a": 1, "c": 2}],
-            r"^batch: keys \['a', 'b'\] and keys \['a', 'c'\]\. All records",
+            r"^batch: keys \['a', 'b'\] and keys \['a', 'c'\]\. All elements",
         ),
         ([{"a": 1}, {"a": 1, "b": 2}], r"^batch: "),
         (
             [{"l": [1, 2]}, {"l": [1]}],
-            r'^batch\["l"\]: a list of 2 and a list of 1\. All records need one structure',
+            r'^batch\["l"\]: a list of 2 and a list of 1\. All elements of a batch',
         ),
     ],
 )

@@ -8,12 +8,12 @@ import numpy as np
 
 from gristmill._api.dataset.element_spec import infer_spec
 from gristmill._api.dataset.no_stats import SupportsStats
-from gristmill._api.dataset.render import show_html, show_text
+from gristmill._api.dataset.render import show_html, show_line, show_text
 from gristmill._api.plan_access import plan_of
 from gristmill._data.transforms.base import Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.hints import SeedNode
-from gristmill.errors import PlanError, PlanTypeError
+from gristmill.errors import PlanError, TransformationTypeError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,6 +54,9 @@ class Dataset(SupportsStats):
 
     def __str__(self) -> str:
         return show_text(self)
+
+    def __repr__(self) -> str:
+        return show_line(self, type(self).__name__.removeprefix("Planned"))
 
     def _repr_html_(self) -> str:
         return show_html(self)
@@ -114,9 +117,9 @@ def apply_all(
             case FlatMap():
                 dataset = flat_map(dataset, transformation)
             case _:
-                raise PlanTypeError(
-                    f"`apply` takes transformations, got {transformation!r}. Derive it from Map, "
-                    "RandomMap, Filter or FlatMap, or call `map` with a function."
+                raise TransformationTypeError(
+                    f"Transformation type: {transformation!r} is not supported. Derive it from "
+                    "Map, RandomMap, Filter or FlatMap, or call `map` with a function."
                 )
     return dataset
 
@@ -128,8 +131,8 @@ def resolve_seed(dataset: Dataset, seed: int | None, *, method: str) -> int:
     default = _seed_from([(dataset, 1)])
     if default is None:
         raise PlanError(
-            f"`{method}` needs a seed. Call `ds.seed(0)` before it, which seeds all random steps "
-            f"after it, or pass `seed=` to `{method}`."
+            f"`{method}` requires a seed. Call `ds.seed(0)` before it, which seeds all random "
+            f"steps after it, or pass `seed=` to `{method}`."
         )
     return default
 

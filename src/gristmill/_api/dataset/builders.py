@@ -4,12 +4,12 @@ Each checks its arguments and records the user's line that called the method.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from gristmill._api.dataset.base import Dataset, resolve_seed
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
-from gristmill._base.checks import as_int, as_kind, as_seed
+from gristmill._base.checks import as_int, as_seed
 from gristmill._data.transforms.base import (
     Batch,
     Filter,
@@ -184,9 +184,12 @@ def shuffle_node(dataset: Dataset, seed: int | None) -> ShuffleNode:
 
 def slice_node(dataset: Dataset, sl: slice) -> SliceNode:
     """Return the node of the elements in a slice."""
-    checked = as_kind("sl", sl, slice, remedy="Pass `slice(start, stop, step)`.")
+    if not isinstance(cast(object, sl), slice):
+        raise PlanTypeError(
+            f"sl is not a slice: {type(sl)}. Pass `slice(start, stop, step)`, or indices."
+        )
     parent = plan_of(dataset)
-    start, stop, step = checked.indices(parent.length())
+    start, stop, step = sl.indices(parent.length())
     return SliceNode(site=call_site(), parent=parent, start=start, stop=stop, step=step)
 
 
@@ -199,7 +202,9 @@ def repeat_node(dataset: Dataset, num_epochs: int | None, reseed_each_epoch: boo
     """Return the node that repeats a dataset, infinitely often if `num_epochs` is `None`."""
     parent = plan_of(dataset)
     if parent.length() >= ENDLESS:
-        raise PlanError("The dataset is infinite already. Call `repeat` only once.")
+        raise PlanError(
+            f"Repeating already infinite dataset {parent.label} does nothing. Call `repeat` once."
+        )
     return RepeatNode(
         site=call_site(),
         parent=parent,

@@ -47,7 +47,7 @@ from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._data.transforms.base import Transformation, Transformations
 from gristmill._engine.access.context import Reader
 from gristmill._engine.access.reader import open_dataset, read_element
-from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.base import ENDLESS, Node
 from gristmill._plan.nodes.dataset import CustomNode
 from gristmill._plan.nodes.steps import FanOutNode, FilterNode
 from gristmill.errors import PlanError, PlanTypeError
@@ -180,7 +180,7 @@ class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMe
     def __getitem__(self, index: slice) -> "MapDataset[T_co]": ...
 
     @overload
-    def __getitem__(self, index: Sequence[int]) -> "MapDataset[T_co]": ...
+    def __getitem__(self, index: "Sequence[int] | MapDataset[int]") -> "MapDataset[T_co]": ...
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
@@ -411,17 +411,23 @@ class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMe
         """
         return PlannedMapDataset(shuffle_node(self, seed), (self,))
 
-    def slice(self, sl: builtins.slice) -> "MapDataset[T_co]":
+    def slice(self, sl: "builtins.slice | Sequence[int] | MapDataset[int]") -> "MapDataset[T_co]":
         """Return the dataset of the elements in a slice, as `ds[start:stop:step]` does.
 
         `ds[shard::num_shards]` is one of `num_shards` shards.
 
         >>> list(MapDataset.range(10).slice(slice(1, None, 4)))
         [1, 5, 9]
+        >>> list(MapDataset.range(10).slice([3, 1, 3]))
+        [3, 1, 3]
 
         Args:
-            sl: A slice within one epoch.
+            sl: A slice within one epoch. Or the indices of the elements, as a sequence or a finite
+                dataset, which is read by this call.
         """
+        if isinstance(sl, Sequence | np.ndarray | MapDataset):
+            picks = tuple(_as_index(index) for index in _indices_of(sl))
+            return PlannedMapDataset(pick_node(self, picks), (self,))
         return PlannedMapDataset(slice_node(self, sl), (self,))
 
     def repeat(
@@ -489,13 +495,11 @@ class PlannedMapDataset(MapDataset[T_co]):
     def __getitem__(self, index: slice) -> MapDataset[T_co]: ...
 
     @overload
-    def __getitem__(self, index: Sequence[int]) -> MapDataset[T_co]: ...
+    def __getitem__(self, index: Sequence[int] | MapDataset[int]) -> MapDataset[T_co]: ...
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
+        if isinstance(index, slice | Sequence | np.ndarray | MapDataset):
             return self.slice(cast("builtins.slice", index))
-        if isinstance(index, Sequence | np.ndarray):
-            return self._pick(cast("Sequence[int]", index))
         position = _as_index(index)
         if not len(self):
             raise IndexError(f"`index` {position} is out of range: the dataset is empty.")
@@ -511,10 +515,6 @@ class PlannedMapDataset(MapDataset[T_co]):
         if made.error is not None:
             raise made.error
         return made.block.rows()
-
-    def _pick(self, indices: Sequence[int]) -> MapDataset[T_co]:
-        picks = tuple(_as_index(index) for index in indices)
-        return PlannedMapDataset(pick_node(self, picks), (self,))
 
 
 class FlatMapMapDataset(PlannedMapDataset[S]):
@@ -542,6 +542,15 @@ class FlatMapMapDataset(PlannedMapDataset[S]):
         super().__init__(fan_out_node(parent, transform), (parent,), transform)
 
 
+def _indices_of(picks: "Sequence[int] | MapDataset[int]") -> Sequence[Any]:
+    """Return indices that the user lists, or those that a dataset holds."""
+    if not isinstance(picks, MapDataset):
+        return picks
+    if len(picks) >= ENDLESS:
+        raise PlanError("A dataset of indices must be finite. Slice it first.")
+    return [picks[number] for number in range(len(picks))]
+
+
 def _as_index(index: Any) -> int:
     """Return an integer of any type as an `int`."""
     try:
@@ -565,8 +574,9 @@ def _reject_absent_elements(dataset: MapDataset[Any]) -> None:
     """Raise if elements may be absent, as Grain does: also below a dataset of the user's own."""
     node = plan_of(dataset)
     if isinstance(node, FilterNode | FanOutNode):
+        step = "MapDataset.filter" if isinstance(node, FilterNode) else "FlatMapMapDataset"
         raise PlanError(
-            f"`MapDataset.batch` cannot follow {node.label}, which leaves indices without an "
+            f"`MapDataset.batch` can not follow `{step}`: {node.label} leaves indices without an "
             "element. Call `to_iter_dataset()` before `batch`."
         )
     for parent in dataset.parents:

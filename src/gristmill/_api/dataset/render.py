@@ -15,6 +15,9 @@ from gristmill.errors import SpecError
 _MAX_WIDTH = 60
 """The width of the first column. A longer label shifts only the columns of its own row."""
 
+_MAX_SHOWN_STEPS = 8
+"""The most steps in one line: the first one, and the last ones."""
+
 _MAX_COUNTED = 2**53
 """Longer datasets are endless, or were before they were batched."""
 
@@ -52,6 +55,19 @@ def show_text(dataset: Any) -> str:
         for row in rows
     )
     return "\n".join(lines)
+
+
+def show_line(dataset: Any, kind: str) -> str:
+    """Return a pipeline in one line, with its address.
+
+    States do not contain it: they leave out what has an address.
+    """
+    labels = [row.label for row in _rows(dataset, "")]
+    if len(labels) > _MAX_SHOWN_STEPS:
+        labels[1 : 1 - _MAX_SHOWN_STEPS] = ["..."]
+    length = _length(plan_of(dataset))
+    elements = f", {length} elements" if length else ""
+    return f"<{kind} at {id(dataset):#x}: {' -> '.join(labels)}{elements}>"
 
 
 def show_html(dataset: Any) -> str:

@@ -1,5 +1,6 @@
 """Global batches that are distributed over shards, and resumed with another number of shards."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset, stream_node
@@ -8,7 +9,10 @@ from gristmill._api.dataset.map_dataset import MapDataset
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_int
+from gristmill._checkpoint.gather import gather_states
 from gristmill._plan.describe import describe
+from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.stream import StreamLeafNode
 from gristmill._plan.sharding import cut_into_shards
 from gristmill.errors import PlanError
 from gristmill.options import MultiprocessingOptions, ReadOptions, ShardOptions, as_shard
@@ -18,7 +22,8 @@ class ElasticIterator(PlannedIterDataset[Any]):
     """Yields this shard's fraction of global batches; a run can continue with other shards.
 
     Each shard yields batches of `global_batch_size / shard_count` elements. Elements that do not
-    fill the last batch are dropped. As in Grain it is both a dataset and its only iterator.
+    fill the last batch are dropped from a `MapDataset`, where all shards advance in step; of a
+    stream, they are a smaller last batch. As in Grain it is both a dataset and its only iterator.
 
     If each record yields exactly one element, all shards have the same state. It restores all
     shards of a run with another number of shards or another batch size. Otherwise, such as after a
@@ -38,13 +43,14 @@ class ElasticIterator(PlannedIterDataset[Any]):
     Args:
         ds: A dataset that is neither batched nor sharded. It may be filtered, mixed or packed.
         global_batch_size: The number of elements of a batch of all shards together, a multiple of
-            the number of shards.
+            the number of shards. For a stream it may be 0: elements are then not batched.
         shard_options: The shard of this process.
         read_options: How many threads read, and how far ahead of the consumer.
         multiprocessing_options: The worker processes. By default there are none.
 
     Raises:
-        PlanError: `global_batch_size` is not a multiple of the number of shards.
+        PlanError: `global_batch_size` is not a multiple of the number of shards, or a stream
+            cannot be cut into shards.
     """
 
     def __init__(
@@ -57,21 +63,28 @@ class ElasticIterator(PlannedIterDataset[Any]):
         multiprocessing_options: MultiprocessingOptions | None = None,
     ) -> None:
         shard = as_shard("shard_options", shard_options)
-        size = as_int("global_batch_size", global_batch_size, minimum=1)
+        is_stream = not isinstance(ds, MapDataset)
+        size = as_int("global_batch_size", global_batch_size, minimum=0 if is_stream else 1)
         if size % shard.shard_count:
             raise PlanError(
                 f"`global_batch_size` must be a multiple of the number of shards, "
                 f"{shard.shard_count}, got {size}."
             )
         stream = ds.to_iter_dataset(read_options) if isinstance(ds, MapDataset) else ds
-        node = cut_into_shards(stream_node("ds", stream), shard, site=call_site())
-        sharded = PlannedIterDataset[Any](node, (ds,))
-        batched = sharded.batch(size // shard.shard_count, drop_remainder=True)
+        whole = stream_node("ds", stream)
+        if shard.shard_count > 1:
+            _check_shardable(whole)
+        node = cut_into_shards(whole, shard, site=call_site())
+        batched = sharded = PlannedIterDataset[Any](node, (ds,))
+        if size:
+            batched = sharded.batch(size // shard.shard_count, drop_remainder=not is_stream)
         if multiprocessing_options is not None:
             batched = batched.mp_prefetch(multiprocessing_options)
         super().__init__(plan_of(batched), (sharded,))
         # Without the batches: with another number of shards they have another size.
         self._description = describe(node)
+        self._shard = shard
+        self._is_stream = is_stream
         self._iterator: DatasetIterator[Any] | None = None
 
     def __iter__(self) -> DatasetIterator[Any]:
@@ -84,6 +97,11 @@ class ElasticIterator(PlannedIterDataset[Any]):
                 is_lockstep=self._node.is_dense,
             )
         return self._iterator
+
+    @property
+    def shard_options(self) -> ShardOptions:
+        """The shard of this process."""
+        return self._shard
 
     def __next__(self) -> Any:
         return next(iter(self))
@@ -100,7 +118,48 @@ class ElasticIterator(PlannedIterDataset[Any]):
         """
         iter(self).set_state(state)
 
+    def get_shard_states(self) -> dict[int, IteratorState]:
+        """Return the state of this shard of a stream, by the index of the shard.
+
+        Raises:
+            NotImplementedError: The shards of a `MapDataset` have one state, that of `get_state`.
+        """
+        self._check_stream("get_shard_states")
+        return {self._shard.shard_index: self.get_state()}
+
+    def set_shard_states(self, shard_states: Mapping[Any, IteratorState]) -> None:
+        """Continue from the state of this shard, or from those of all shards of an earlier run.
+
+        Args:
+            shard_states: Results of `get_shard_states`, of one shard or combined from all. JSON
+                may have made strings of the indices.
+
+        Raises:
+            NotImplementedError: The shards of a `MapDataset` have one state, that of `get_state`.
+        """
+        self._check_stream("set_shard_states")
+        states = [shard_states[index] for index in sorted(shard_states, key=int)]
+        self.set_state(states[0] if len(states) == 1 else gather_states(states))
+
+    def _check_stream(self, method: str) -> None:
+        if not self._is_stream:
+            raise NotImplementedError(
+                f"{method} is only supported for IterDataset-based ElasticIterator. All shards of "
+                "a MapDataset have the same state: use `get_state` and `set_state`."
+            )
+
     def close(self) -> None:
         """Stop all background work."""
         if self._iterator is not None:
             self._iterator.close()
+
+
+def _check_shardable(plan: Node) -> None:
+    """Raise if a plan reads a stream that each shard would read as a whole."""
+    if isinstance(plan, StreamLeafNode):
+        raise PlanError(
+            f"{plan.label} cannot be cut into shards, so each of them would yield all of its "
+            "elements. Pass each process its own share of the data, with `NoSharding()`."
+        )
+    for parent in plan.parents:
+        _check_shardable(parent)

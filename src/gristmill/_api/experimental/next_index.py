@@ -19,7 +19,7 @@ def get_next_index(ds_iter: DatasetIterator[Any]) -> int:
         ds_iter: An iterator over a dataset.
 
     Raises:
-        StateError: The index is not known without counting, such as after a filter.
+        UnknownIndexError: The index is not known without counting, such as after a filter.
     """
     return _private_method(ds_iter, "_get_next_index")()
 
@@ -39,7 +39,7 @@ def set_next_index(ds_iter: DatasetIterator[Any], index: int) -> None:
 
     Raises:
         IndexError: `index` is past the end.
-        StateError: The position is not known without counting, such as after a filter.
+        UnknownIndexError: The position is not known without counting, such as after a filter.
     """
     _private_method(ds_iter, "_set_next_index")(index)
 

@@ -156,7 +156,8 @@ def _mismatch(leaves: Sequence[Leaf], path: str) -> BatchError:
     if len(set(shapes)) > 1:
         return BatchError(
             f"{path}: shapes {shapes[0]} and {shapes[1]}. "
-            "Crop, resize or pad to one shape before batching, or pass a `batch_fn`.",
+            "Crop, resize or pad to one shape before batching, so that all elements have the same "
+            "structure, or pass a `batch_fn`.",
             row=row,
         )
     return BatchError(

@@ -89,8 +89,8 @@ def _none(row: int) -> BatchError:
 def _mismatch(nodes: Sequence[Tree], path: str, descriptions: list[str]) -> BatchError:
     row = next(row for row, what in enumerate(descriptions) if what != descriptions[0])
     return BatchError(
-        f"{path}: {descriptions[0]} and {descriptions[row]}. All records need one structure before "
-        "batching; convert lists of varying length to arrays and pad them.",
+        f"{path}: {descriptions[0]} and {descriptions[row]}. All elements of a batch need the "
+        "same structure; convert lists of varying length to arrays and pad them.",
         row=row,
     )
 

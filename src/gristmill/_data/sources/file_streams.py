@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import ClassVar, final
 
 from gristmill._data.sources.records.tfrecord import read_frames
 from gristmill._data.sources.tables.arrow_values import translate_arrow_errors
@@ -19,6 +19,8 @@ _BLOCK_ROWS = 1024
 @dataclass(frozen=True)
 class TFRecordStream:
     """The records of a TFRecord file. A position is the byte where the next record begins."""
+
+    grain_fields: ClassVar[tuple[str, ...]] = ("reader_offset",)
 
     ref: FileRef
 
@@ -49,6 +51,8 @@ class ParquetStream:
     A value is an item of the NumPy array that pyarrow makes of the column of a row group. So
     integers of a row group that contains nulls are floats.
     """
+
+    grain_fields: ClassVar[tuple[str, ...]] = ("row_group", "index_within_row_group")
 
     ref: FileRef
     options: Mapping[str, object] = field(default_factory=dict[str, object])

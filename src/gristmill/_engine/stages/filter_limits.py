@@ -94,7 +94,7 @@ class _Count:
         num_seen, num_passed = self._num_seen, self._num_passed
         self._num_seen = self._num_passed = 0
         share = (num_seen - num_passed) / num_seen
-        fact = f"{self._label} dropped {100 * share:.2f} % of the last {num_seen} elements."
+        fact = f"{self._label} skipped {100 * share:.2f} % of the last seen {num_seen} elements."
         if self._limits.raises_from and share >= self._limits.raises_from:
             return FilterError(
                 f"{fact} `filter_raise_threshold_ratio` is {self._limits.raises_from}. Filter the "

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._data.sampling.shard_lengths import ENDLESS
 from gristmill._plan.element_spec import ParentSpecs, first_spec
-from gristmill.errors import StateError
+from gristmill.errors import UnknownIndexError
 from gristmill.options import ShardOptions
 from gristmill.types import Cursor, Element, Tree
 
@@ -129,7 +129,7 @@ class Node(ABC):
         """Return the index of the element that follows `cursor`.
 
         Raises:
-            StateError: The index is not known without counting, as above a filter.
+            UnknownIndexError: The index is not known without counting, as above a filter.
         """
         raise unknown_index(self.label)
 
@@ -138,7 +138,7 @@ class Node(ABC):
 
         Raises:
             IndexError: `index` is past the end.
-            StateError: The cursor is not known without counting, as above a filter.
+            UnknownIndexError: The cursor is not known without counting, as above a filter.
         """
         raise unknown_index(self.label)
 
@@ -214,9 +214,9 @@ class RecordsNode(UnaryNode):
         """
 
 
-def unknown_index(label: str) -> StateError:
+def unknown_index(label: str) -> UnknownIndexError:
     """Return the error for a stream whose elements have no known index."""
-    return StateError(
+    return UnknownIndexError(
         f"The number of elements that {label} has yielded is not known without counting. Count "
         "them in your loop, or use `get_state` and `set_state`."
     )

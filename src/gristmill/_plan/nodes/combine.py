@@ -65,8 +65,9 @@ class MixNode(ChooseNode):
         empty = [number for number, parent in enumerate(self.inputs) if not parent.length()]
         if empty:
             raise PlanError(
-                f"Datasets of length 0 cannot be mixed: number {', '.join(map(str, empty))} "
-                f"({', '.join(self.inputs[number].label for number in empty)}). Leave them out."
+                "All datasets must have positive length for mixing, but dataset(s) "
+                + ", ".join(f"at index {one} ({self.inputs[one].label})" for one in empty)
+                + " have length 0. Leave them out."
             )
 
     @property
@@ -123,8 +124,8 @@ class ConcatenateNode(ChooseNode):
         for parent in self.inputs:
             if parent.length() >= ENDLESS:
                 raise PlanError(
-                    f"{parent.label} is infinite, so no dataset can follow it. Concatenate first, "
-                    "and repeat the result."
+                    f"Cannot concatenate infinite datasets: {parent.label} has no end that another "
+                    "one could follow. Concatenate first, and repeat the result."
                 )
         if self.length() > ENDLESS:
             raise PlanError(

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Self, final
 
 from gristmill._plan.element_spec import ParentSpecs
-from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.base import Node, unknown_index
 from gristmill._plan.nodes.stream import Continuation, StageState, StatefulNode, StreamLeafNode
-from gristmill.errors import PlanError
+from gristmill.errors import PlanError, UnknownIndexError
 from gristmill.types import Cursor, Tree
 
 
@@ -125,3 +125,28 @@ class InterleaveNode(StreamLeafNode):
     @property
     def label(self) -> str:
         return f"Interleave({self.count} datasets, cycle_length={self.cycle})"
+
+    def index_at(self, cursor: Cursor) -> int:
+        _, _, slots = cursor[0]
+        if self.count > 1:
+            raise self._several("get_next_index")
+        return self._only.index_at(tuple(slots[0][1])) if slots and slots[0] else 0
+
+    def cursor_at(self, index: int) -> Cursor:
+        if self.count > 1:
+            raise self._several("set_next_index")
+        return ([0, 1, [[0, self._only.cursor_at(index)]]],)
+
+    def _several(self, function: str) -> UnknownIndexError:
+        return UnknownIndexError(
+            f"{function} is not supported for {self.label}: the elements of several datasets "
+            "alternate until some of them end. Use `get_state` and `set_state`."
+        )
+
+    @property
+    def _only(self) -> Node:
+        """The only dataset."""
+        node = self.node_at(0)
+        if node is None:
+            raise unknown_index(self.label)
+        return node

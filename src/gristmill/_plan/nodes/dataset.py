@@ -78,7 +78,10 @@ class AccessNode(RecordsNode):
 
     def cursor_at(self, index: int) -> Cursor:
         if index > self.length():
-            raise IndexError(f"`index` must be at most {self.length()}, got {index}.")
+            raise IndexError(
+                f"Checkpoint `next_index` {index} is out of range for dataset of length "
+                f"{self.length()}."
+            )
         return (index,)
 
     @property

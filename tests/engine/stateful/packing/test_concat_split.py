@@ -217,9 +217,9 @@ def test_a_meta_feature_longer_than_its_row_fails_after_the_rows_before():
 @pytest.mark.parametrize(
     ("elements", "message"),
     [
-        ([{"a": np.ones(5)}, {"b": np.ones(1)}], "an element does not: it is ['b']"),
+        ([{"a": np.ones(5)}, {"b": np.ones(1)}], "Parent element has structure ['b'], without 'a'"),
         ([{"a": np.ones(5)}, {"a": np.ones(1), "b": 1}], "An element has b, for which"),
-        ([{"a": np.ones(5)}, 3], "an element does not: it is int"),
+        ([{"a": np.ones(5)}, 3], "Parent element has structure int, without 'a'"),
         ([{"a": np.ones(5)}, {"a": {"b": 1}}], "must be an array or a number, got dict"),
         ([{"a": np.ones((5, 2))}, {"a": np.ones((1, 3))}], "only the first axis may differ"),
     ],

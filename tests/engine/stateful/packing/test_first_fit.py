@@ -234,8 +234,8 @@ def test_an_error_below_comes_after_the_rows_that_were_complete():
 @pytest.mark.parametrize(
     ("elements", "message"),
     [
-        ([{"a": np.ones(1)}, {"b": np.ones(1)}], "an element does not: it is ['b']"),
-        ([{"a": np.ones(1)}, 3], "an element does not: it is int"),
+        ([{"a": np.ones(1)}, {"b": np.ones(1)}], "Parent element has structure ['b'], without 'a'"),
+        ([{"a": np.ones(1)}, 3], "Parent element has structure int, without 'a'"),
         ([{"a": {"b": 1}}], "must be an array or a number, got dict"),
         ([{"a": np.ones((1, 2))}, {"a": np.ones((1, 3))}], "only the first axis may differ"),
     ],

@@ -55,8 +55,8 @@ def not_packable(feature: PackedFeature, element: Element) -> PlanError:
         is_mapping = isinstance(element, Mapping)
         held = sorted(map(str, element)) if is_mapping else type(element).__name__  # pyright: ignore[reportUnknownArgumentType]
         return PlanError(
-            f"`length_struct` has {feature.name!r}, but an element does not: it is {held}. Add the "
-            "feature in a map before packing, or remove it from `length_struct`."
+            f"Parent element has structure {held}, without {feature.name!r} of `length_struct`. "
+            "Add the feature in a map before packing, or remove it from `length_struct`."
         )
     return PlanTypeError(
         f"Feature {feature.name!r} must be an array or a number, got {type(value).__name__}. "
