@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 
-from gristmill._api.dataset.base import Dataset, apply_all
+from gristmill._api.dataset.base import Dataset, apply_all, as_parents
 from gristmill._api.dataset.builders import (
     batch_node,
     counted_map_node,
@@ -17,6 +17,7 @@ from gristmill._api.dataset.builders import (
     map_node,
     mix_stream_node,
     prefetch_node,
+    read_node,
     seed_node,
     workers_node,
 )
@@ -31,6 +32,7 @@ from gristmill._api.dataset.signatures import (
     SupportsRandomMap,
     UntypedElement,
 )
+from gristmill._api.grain_datasets import grain_node, is_grain_dataset
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
 from gristmill._data.transforms.base import Transformation, Transformations
@@ -96,7 +98,7 @@ class IterDataset(Dataset, Iterable[T_co], Generic[T_co], metaclass=IterDatasetM
 
     def __init__(self, parents: "Dataset | Sequence[Dataset]" = ()) -> None:
         super().__init__()
-        self._parents = (parents,) if isinstance(parents, Dataset) else tuple(parents)
+        self._parents = as_parents(parents)
 
     @abstractmethod
     def __iter__(self) -> DatasetIterator[T_co]:
@@ -420,6 +422,10 @@ def stream_node(name: str, dataset: Any) -> Node:
     """
     if isinstance(dataset, IterDataset):
         return plan_of(cast("IterDataset[Any]", dataset))
+    if is_grain_dataset(dataset):
+        node = grain_node(dataset)
+        is_stream = isinstance(node, CustomStreamNode)
+        return node if is_stream else read_node(dataset, None, False)
     if not isinstance(dataset, Dataset):
         raise PlanTypeError(
             f"`{name}` must be an IterDataset, got {dataset!r}. Call `to_iter_dataset()` on a "
