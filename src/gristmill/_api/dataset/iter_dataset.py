@@ -39,6 +39,7 @@ from gristmill._data.transforms.base import Transformation, Transformations
 from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
 from gristmill._plan.mixing import mixed_order
 from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.sliced_stream import sliced_streams
 from gristmill._plan.nodes.stream import CustomStreamNode
 from gristmill.errors import PlanTypeError
 from gristmill.options import MultiprocessingOptions
@@ -311,6 +312,10 @@ class IterDataset(Dataset, Iterable[T_co], Generic[T_co], metaclass=IterDatasetM
         The stream and its states are the same for any number of workers. Steps that depend on all
         elements before, such as packing, run in this process on the output of the workers.
 
+        A stream of your own class that defines `set_slice(sl, sequential_slice)` is different: each
+        worker reads one slice of it, and their elements alternate, as in Grain. So the stream
+        depends on the number of workers in `options`, and a state needs the same number.
+
         >>> from gristmill import MapDataset, MultiprocessingOptions
         >>> ds = MapDataset.range(4).map(str).to_iter_dataset()
         >>> with iter(ds.mp_prefetch(MultiprocessingOptions(num_workers=1))) as iterator:
@@ -322,16 +327,24 @@ class IterDataset(Dataset, Iterable[T_co], Generic[T_co], metaclass=IterDatasetM
                 With 0 workers nothing changes.
             worker_init_fn: A function of the index of a worker and the number of workers, called
                 once in each worker when it starts.
-            sequential_slice: Ignored; it exists for compatibility. In Grain it determines which
-                records each worker reads.
+            sequential_slice: Passed to `set_slice` of your own streams, and otherwise ignored. In
+                Grain it determines which records each worker reads.
 
         Returns:
             A stream of the same elements.
         """
-        del sequential_slice
         resolved = MultiprocessingOptions(num_workers=10) if options is None else options
         if resolved.num_workers == 0:
             return self
+        sliced = sliced_streams(
+            plan_of(self),
+            resolved,
+            worker_init_fn,
+            is_sequential=bool(sequential_slice),
+            site=call_site(),
+        )
+        if sliced is not None:
+            return PlannedIterDataset(sliced, (self,))
         return PlannedIterDataset(workers_node(self, resolved, worker_init_fn), (self,))
 
     def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> "IterDataset[T_co]":
