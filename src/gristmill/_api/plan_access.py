@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol, runtime_checkable
 
+from gristmill._api.grain_datasets import grain_node, is_grain_dataset
 from gristmill._base.call_site import call_site
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.sampled import SourceNode
@@ -20,8 +21,13 @@ class HasPlan(Protocol):
 
 
 def plan_of(planned: HasPlan) -> Node:
-    """Return the top node of the plan of a loader, a dataset or an iterator."""
+    """Return the top node of the plan of a loader, a dataset or an iterator.
+
+    A dataset of Grain, which has no plan, is read by its own methods.
+    """
     private: Any = planned
+    if is_grain_dataset(planned):
+        return grain_node(private)
     return private._plan_node  # noqa: SLF001 - the only reader
 
 

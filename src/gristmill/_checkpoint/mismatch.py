@@ -1,10 +1,13 @@
 """Errors for a state that belongs to another pipeline or shard."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 from gristmill.errors import StateError
 from gristmill.types import JsonObject
+
+logger = logging.getLogger("gristmill")
 
 Description: TypeAlias = Mapping[str, Any]
 """What a plan reads and does: its source, order and steps, as JSON."""
@@ -20,9 +23,14 @@ def compare_descriptions(there: Description, here: Description, within: str = ""
     sources = there.get("source"), here["source"]
     if isinstance(sources[0], dict) and isinstance(sources[1], dict):
         one, other = cast("tuple[JsonObject, JsonObject]", sources)
-        if there.get("steps", [""])[0] == here["steps"][0] == "Mix":
-            # Datasets may be added and removed.
+        steps = [*there.get("steps", ())], [*here["steps"]]
+        if _is_mix(steps[0]) and _is_mix(steps[1]):
+            # Datasets may be added and removed, and weights may change.
+            if steps[0][0] != steps[1][0] or one.keys() != other.keys():
+                _report_change(steps[0][0], steps[1][0], within)
             other = {name: description for name, description in other.items() if name in one}
+            there = {**there, "steps": ["Mix", *steps[0][1:]]}
+            here = {**here, "steps": ["Mix", *steps[1][1:]]}
         elif one.keys() != other.keys():
             raise _difference("source", list(one), list(other), within)
         for name, description in other.items():
@@ -32,6 +40,20 @@ def compare_descriptions(there: Description, here: Description, within: str = ""
     for name in ("order", "steps"):
         if there.get(name) != here[name]:
             raise _difference(name, there.get(name), here[name], within)
+
+
+def _is_mix(steps: list[str]) -> bool:
+    return bool(steps) and (steps[0] == "Mix" or steps[0].startswith("Mix("))
+
+
+def _report_change(there: str, here: str, within: str) -> None:
+    logger.info(
+        "The state was taken with other datasets or weights%s, %s there and %s here: each dataset "
+        "of a mix of streams continues where it was, and a mix of a `MapDataset` at its index.",
+        within,
+        there,
+        here,
+    )
 
 
 def _difference(name: str, there: object, here: object, within: str) -> StateError:

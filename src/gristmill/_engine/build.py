@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from gristmill._engine.blocks.error_notes import step_name
 from gristmill._engine.executors.processes.executor import PoolSession
@@ -15,14 +16,16 @@ from gristmill._engine.stages.rechunk import AdaptiveBlockStage, RechunkStage
 from gristmill._engine.stateful.build import open_stateful
 from gristmill._engine.stateful.custom import CustomStage
 from gristmill._engine.stateful.interleave import InterleaveStage
+from gristmill._engine.stateful.sliced_stream import SlicedStreamStage
 from gristmill._metrics.counters import Counters
 from gristmill._plan.nodes.base import Node, Step
 from gristmill._plan.nodes.combine_streams import InterleaveNode
-from gristmill._plan.nodes.dataset import AccessNode
+from gristmill._plan.nodes.dataset import AccessNode, CustomNode
 from gristmill._plan.nodes.hints import HintNode, ReadNode, WorkersNode
+from gristmill._plan.nodes.sliced_stream import SlicedStreamNode, SliceReader
 from gristmill._plan.nodes.steps import BatchNode, FilterNode, FlatMapNode
 from gristmill._plan.nodes.stream import StatefulNode
-from gristmill.options import MultiprocessingOptions
+from gristmill.options import MultiprocessingOptions, ReadOptions
 
 
 def open_stages(plan: Node, settings: Settings, counters: Counters) -> Stage:
@@ -107,6 +110,8 @@ def _open_stateful_segment(
         stage = InterleaveStage(
             node, partial(_open_uncounted, settings), num_flat_maps=num_flat_maps
         )
+    elif isinstance(node, SlicedStreamNode):
+        stage = SlicedStreamStage(node, partial(_open_slice, settings), num_flat_maps=num_flat_maps)
     else:
         stage = open_stateful(node, parents, num_flat_maps=num_flat_maps)
     if isinstance(stage, CustomStage) and settings.multiprocessing.num_workers:
@@ -122,6 +127,20 @@ def _open_stateful_segment(
 def _open_uncounted(settings: Settings, plan: Node) -> Stage:
     """Return the stage of one of thousands of streams, whose steps are not counted one by one."""
     return open_stages(plan, settings, Counters())
+
+
+def _open_slice(settings: Settings, node: SlicedStreamNode, state: list[Any]) -> Stage:
+    """Return the stage of a slice of a user's stream from a state on, in one worker."""
+    reader = SliceReader(node=node, start=state)
+    elements = CustomNode(site=node.site, dataset=reader, name=node.name)
+    settings = replace(
+        settings,
+        read=ReadOptions(num_threads=0),  # in order
+        multiprocessing=replace(node.options, num_workers=1),
+        worker=node.worker,
+        session=None,
+    )
+    return open_stages(AccessNode(site=node.site, parent=elements), settings, Counters())
 
 
 def _with_filter_limits(

@@ -358,9 +358,10 @@ def test_an_array_that_cannot_come_to_numpy_is_told_with_its_leaf():
         stack([{"key": key}, {"key": key}])
 
 
-def test_the_order_of_keys_is_the_first_records():
-    stacked = stack([{"b": 1, "a": 2}, {"a": 4, "b": 3}])
-    assert list(stacked) == ["b", "a"]
+def test_the_keys_are_sorted_at_every_level():
+    stacked = stack([{"b": 1, "a": {"d": 2, "c": 5}}, {"a": {"c": 6, "d": 4}, "b": 3}])
+    assert list(stacked) == ["a", "b"]
+    assert list(stacked["a"]) == ["c", "d"]
     assert stacked["b"].tolist() == [1, 3]
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import logging
 import threading
 from typing import Any
 
@@ -197,3 +198,71 @@ def test_threads_do_not_grow_with_the_components():
         taken = list(itertools.islice(iterator, 100))
         assert threading.active_count() - before <= 17
     assert len(set(taken)) == 100
+
+
+def _counting(first: int) -> gristmill.IterDataset[int]:
+    return gristmill.MapDataset.range(first, first + 100).to_iter_dataset()
+
+
+def _after(mixed: Any, count: int) -> Any:
+    iterator = iter(mixed)
+    for _ in range(count):
+        next(iterator)
+    return json.loads(json.dumps(iterator.get_state()))
+
+
+def test_a_list_restored_with_other_weights_continues_each_stream_where_it_was():
+    state = _after(gristmill.IterDataset.mix([_counting(0), _counting(1000)], [1, 1]), 10)
+    iterator = iter(gristmill.IterDataset.mix([_counting(0), _counting(1000)], [3, 1]))
+    iterator.set_state(state)
+    rest = [next(iterator) for _ in range(40)]
+    assert [x for x in rest if x < 1000] == list(range(5, 35))
+    assert [x for x in rest if x >= 1000] == list(range(1005, 1015))
+
+
+def test_a_list_restored_with_one_more_stream_starts_that_one():
+    state = _after(gristmill.IterDataset.mix([_counting(0), _counting(1000)]), 10)
+    iterator = iter(gristmill.IterDataset.mix([_counting(0), _counting(1000), _counting(2000)]))
+    iterator.set_state(state)
+    rest = sorted(next(iterator) for _ in range(30))
+    assert rest[:10] == list(range(5, 15))
+    assert rest[10:20] == list(range(1005, 1015))
+    assert rest[20:] == list(range(2000, 2010))
+
+
+def test_a_list_restored_with_one_stream_less_ignores_its_position():
+    state = _after(gristmill.IterDataset.mix([_counting(0), _counting(1000), _counting(2000)]), 9)
+    iterator = iter(gristmill.IterDataset.mix([_counting(0), _counting(1000)]))
+    iterator.set_state(state)
+    assert sorted(next(iterator) for _ in range(4)) == [3, 4, 1003, 1004]
+
+
+def test_a_list_with_another_stream_at_a_number_is_refused():
+    state = _after(gristmill.IterDataset.mix([_counting(0), _counting(1000)]), 9)
+    iterator = iter(gristmill.IterDataset.mix([_counting(1000), _counting(0)]))
+    with pytest.raises(StateError, match="another source in dataset 0"):
+        iterator.set_state(state)
+
+
+def test_a_list_and_a_mapping_do_not_restore_each_other():
+    by_name = {"0": _counting(0), "1": _counting(1000)}
+    state = _after(gristmill.IterDataset.mix(by_name), 4)
+    with pytest.raises(StateError, match="mapping of mixed datasets"):
+        iter(gristmill.IterDataset.mix(list(by_name.values()))).set_state(state)
+    state = _after(gristmill.IterDataset.mix(list(by_name.values())), 4)
+    with pytest.raises(StateError):
+        iter(gristmill.IterDataset.mix(by_name)).set_state(state)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_mixed_map_dataset_restored_with_other_weights_continues_at_its_index(
+    count: int, caplog: pytest.LogCaptureFixture
+):
+    parts = [gristmill.MapDataset.range(first, first + 100) for first in (0, 1000, 2000)]
+    state = _after(gristmill.MapDataset.mix(parts[:2]).to_iter_dataset().batch(2), 5)
+    other = gristmill.MapDataset.mix(parts[:count], [3, 1, 1][:count])
+    iterator = iter(other.to_iter_dataset().batch(2))
+    with caplog.at_level(logging.INFO, logger="gristmill"):
+        iterator.set_state(state)
+    assert next(iterator).tolist() == [other[10], other[11]]
+    assert "other datasets or weights" in caplog.text

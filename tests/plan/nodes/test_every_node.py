@@ -13,7 +13,13 @@ from typing import Any, final
 import numpy as np
 import pytest
 
-from gristmill import MultiprocessingOptions, ReadOptions, SequentialSampler, ShardOptions
+from gristmill import (
+    MultiprocessingOptions,
+    ReadOptions,
+    SequentialSampler,
+    ShardOptions,
+    WorkerOptions,
+)
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._engine.access.reader import READERS, STEPS
 from gristmill._engine.stateful.build import STAGES
@@ -53,6 +59,7 @@ from gristmill._plan.nodes.rearrange import (
     WindowShuffleNode,
 )
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
+from gristmill._plan.nodes.sliced_stream import SlicedStreamNode
 from gristmill._plan.nodes.steps import (
     BatchNode,
     FanOutNode,
@@ -75,7 +82,6 @@ from gristmill._plan.nodes.stream import (
     WindowShuffleStreamNode,
 )
 from gristmill.errors import SpecError, StateError
-from gristmill.options import WorkerOptions
 
 HERE = "train.py:1"
 SHARD = ShardOptions(0, 2)
@@ -153,6 +159,16 @@ EXAMPLES: list[Node] = [
     ZipStreamNode(site=HERE, inputs=(STREAM, STREAM)),
     ChainNode(site=HERE, inputs=(STREAM, STREAM), starts=((3,), None)),
     InterleaveNode(site=HERE, node_at=lambda _: STREAM, count=2, cycle=1),
+    SlicedStreamNode(
+        site=HERE,
+        dataset=[1, 2],
+        name="Own",
+        index=0,
+        count=2,
+        is_sequential=False,
+        options=MultiprocessingOptions(num_workers=2),
+        worker=WorkerOptions(),
+    ),
     PackNode(
         **over(STREAM),
         length_struct=LENGTHS,
@@ -201,7 +217,7 @@ def how_to_run(cls: type[Node]) -> list[str]:
         ["reader"] * (cls in READERS)
         + ["stage"] * (cls in STAGES)
         + ["hint"] * is_only_of_streams
-        + ["opens streams while it runs"] * (cls is InterleaveNode)
+        + ["opens streams while it runs"] * (cls in (InterleaveNode, SlicedStreamNode))
     )
 
 

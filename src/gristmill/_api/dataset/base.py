@@ -9,6 +9,7 @@ import numpy as np
 from gristmill._api.dataset.element_spec import infer_spec
 from gristmill._api.dataset.no_stats import SupportsStats
 from gristmill._api.dataset.render import show_html, show_line, show_text
+from gristmill._api.grain_datasets import is_grain_dataset
 from gristmill._api.plan_access import plan_of
 from gristmill._data.transforms.base import Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap
 from gristmill._plan.nodes.base import Node
@@ -83,6 +84,13 @@ class Dataset(SupportsStats):
         return func(self, *args, **kwargs)
 
 
+def as_parents(parents: Any) -> tuple[Any, ...]:
+    """Return one dataset, or several, as a tuple. They may be those of Grain."""
+    if isinstance(parents, Dataset) or is_grain_dataset(parents):
+        return (parents,)
+    return tuple(parents)
+
+
 def apply_all(
     dataset: Any, transformations: Any, *, flat_map: Callable[[Any, FlatMap], Any]
 ) -> Any:
@@ -144,6 +152,8 @@ def _seed_from(level: list[tuple[Dataset, int]]) -> int | None:
         node = plan_of(dataset)
         if isinstance(node, SeedNode):
             found += (node.seed, depth)
+        elif (seed := getattr(dataset, "_seed_rng_seed", None)) is not None:  # a dataset of Grain
+            found += (seed, depth)
         else:
             level.extend((parent, depth + 1) for parent in dataset.parents)
     return int(np.random.SeedSequence(found).generate_state(1)[0]) if found else None

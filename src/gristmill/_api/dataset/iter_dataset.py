@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 
-from gristmill._api.dataset.base import Dataset, apply_all
+from gristmill._api.dataset.base import Dataset, apply_all, as_parents
 from gristmill._api.dataset.builders import (
     batch_node,
     counted_map_node,
@@ -17,6 +17,7 @@ from gristmill._api.dataset.builders import (
     map_node,
     mix_stream_node,
     prefetch_node,
+    read_node,
     seed_node,
     workers_node,
 )
@@ -31,6 +32,7 @@ from gristmill._api.dataset.signatures import (
     SupportsRandomMap,
     UntypedElement,
 )
+from gristmill._api.grain_datasets import grain_node, is_grain_dataset
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
 from gristmill._base.grain_classes import IterDataset as GrainIterDataset
@@ -38,6 +40,7 @@ from gristmill._data.transforms.base import Transformation, Transformations
 from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
 from gristmill._plan.mixing import mixed_order
 from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.sliced_stream import sliced_streams
 from gristmill._plan.nodes.stream import CustomStreamNode
 from gristmill.errors import PlanTypeError
 from gristmill.options import MultiprocessingOptions
@@ -99,7 +102,7 @@ class IterDataset(
 
     def __init__(self, parents: "Dataset | Sequence[Dataset]" = ()) -> None:
         super().__init__()
-        self._parents = (parents,) if isinstance(parents, Dataset) else tuple(parents)
+        self._parents = as_parents(parents)
 
     @abstractmethod
     def __iter__(self) -> DatasetIterator[T_co]:
@@ -312,6 +315,10 @@ class IterDataset(
         The stream and its states are the same for any number of workers. Steps that depend on all
         elements before, such as packing, run in this process on the output of the workers.
 
+        A stream of your own class that defines `set_slice(sl, sequential_slice)` is different: each
+        worker reads one slice of it, and their elements alternate, as in Grain. So the stream
+        depends on the number of workers in `options`, and a state needs the same number.
+
         >>> from gristmill import MapDataset, MultiprocessingOptions
         >>> ds = MapDataset.range(4).map(str).to_iter_dataset()
         >>> with iter(ds.mp_prefetch(MultiprocessingOptions(num_workers=1))) as iterator:
@@ -323,16 +330,24 @@ class IterDataset(
                 With 0 workers nothing changes.
             worker_init_fn: A function of the index of a worker and the number of workers, called
                 once in each worker when it starts.
-            sequential_slice: Ignored; it exists for compatibility. In Grain it determines which
-                records each worker reads.
+            sequential_slice: Passed to `set_slice` of your own streams, and otherwise ignored. In
+                Grain it determines which records each worker reads.
 
         Returns:
             A stream of the same elements.
         """
-        del sequential_slice
         resolved = MultiprocessingOptions(num_workers=10) if options is None else options
         if resolved.num_workers == 0:
             return self
+        sliced = sliced_streams(
+            plan_of(self),
+            resolved,
+            worker_init_fn,
+            is_sequential=bool(sequential_slice),
+            site=call_site(),
+        )
+        if sliced is not None:
+            return PlannedIterDataset(sliced, (self,))
         return PlannedIterDataset(workers_node(self, resolved, worker_init_fn), (self,))
 
     def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> "IterDataset[T_co]":
@@ -423,6 +438,10 @@ def stream_node(name: str, dataset: Any) -> Node:
     """
     if isinstance(dataset, IterDataset):
         return plan_of(cast("IterDataset[Any]", dataset))
+    if is_grain_dataset(dataset):
+        node = grain_node(dataset)
+        is_stream = isinstance(node, CustomStreamNode)
+        return node if is_stream else read_node(dataset, None, False)
     if not isinstance(dataset, Dataset):
         raise PlanTypeError(
             f"`{name}` must be an IterDataset, got {dataset!r}. Call `to_iter_dataset()` on a "

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 
 from gristmill._api.dataset.no_stats import IteratorContext, SupportsStats
-from gristmill._base.checks import as_int
+from gristmill._base.checks import as_int, is_from_grain
 from gristmill._checkpoint.array_state import as_returned
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.state import Position
@@ -58,7 +58,11 @@ class DatasetIterator(OrbaxCheckpointable, SupportsStats, Iterator[T_co], ABC, G
     def __init__(
         self, parents: "DatasetIterator[Any] | Sequence[DatasetIterator[Any]]" = ()
     ) -> None:
-        self._parents = (parents,) if isinstance(parents, DatasetIterator) else tuple(parents)
+        is_single = isinstance(parents, DatasetIterator) or is_from_grain(
+            parents, "DatasetIterator"
+        )
+        several: Any = (parents,) if is_single else parents
+        self._parents = tuple(several)
 
     @property
     def _parent(self) -> "DatasetIterator[Any]":
@@ -105,7 +109,8 @@ class DatasetIterator(OrbaxCheckpointable, SupportsStats, Iterator[T_co], ABC, G
     def _use_workers(self, options: MultiprocessingOptions, worker: WorkerOptions) -> None:
         """Compute what the parents yield in worker processes, from the current position on."""
         for parent in self._parents:
-            parent._use_workers(options, worker)  # noqa: SLF001 - the same class
+            if not is_from_grain(parent, "DatasetIterator"):
+                parent._use_workers(options, worker)  # noqa: SLF001 - the same class
 
     def close(self) -> None:
         """Stop all background work. `get_state` still works, `next` does not."""

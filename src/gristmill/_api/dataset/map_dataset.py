@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 
-from gristmill._api.dataset.base import Dataset, apply_all
+from gristmill._api.dataset.base import Dataset, apply_all, as_parents
 from gristmill._api.dataset.builders import (
     batch_node,
     concatenate_node,
@@ -38,6 +38,7 @@ from gristmill._api.dataset.signatures import (
     SupportsRandomMap,
     UntypedElement,
 )
+from gristmill._api.grain_datasets import grain_node, grain_source_node, is_grain_dataset
 from gristmill._api.plan_access import plan_of, source_node
 from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_kind
@@ -77,6 +78,8 @@ class MapDatasetMeta(ABCMeta):
         Raises:
             PlanTypeError: `source` is not a source.
         """
+        if is_grain_dataset(source):
+            return PlannedMapDataset(grain_source_node(source), ())
         return PlannedMapDataset(source_node(source), ())
 
     def range(cls, start: int, stop: int | None = None, step: int = 1) -> "MapDataset[int]":
@@ -167,7 +170,7 @@ class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMe
 
     def __init__(self, parents: "MapDataset[Any] | Sequence[MapDataset[Any]]" = ()) -> None:
         super().__init__()
-        self._parents = (parents,) if isinstance(parents, MapDataset) else tuple(parents)
+        self._parents = as_parents(parents)
 
     @abstractmethod
     def __len__(self) -> int:
@@ -564,7 +567,10 @@ def _as_index(index: Any) -> int:
 
 def as_datasets(datasets: Sequence[MapDataset[T]]) -> tuple[MapDataset[T], ...]:
     """Return datasets as a tuple, after a check that they are `MapDataset`s."""
-    found = tuple(datasets)
+    found = tuple(
+        PlannedMapDataset[T](grain_node(dataset), ()) if is_grain_dataset(dataset) else dataset
+        for dataset in datasets
+    )
     for dataset in found:
         as_kind("datasets", dataset, MapDataset, remedy="Pass `MapDataset.source(...)`.")
     return found

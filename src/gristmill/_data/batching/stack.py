@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 
 from gristmill._base.columns import Allocate
+from gristmill._base.key_order import with_sorted_keys
 from gristmill._base.tree import builder, children, jax_structure
 from gristmill._data.batching.leaves import LEAF_TYPES, stack_leaves
 from gristmill.errors import BatchError
@@ -20,7 +21,8 @@ from gristmill.types import Element, Tree
 def stack(rows: Sequence[Element], allocate: Allocate = np.empty) -> Tree:
     """Return a tree like each of `rows`, with its leaves stacked into new arrays.
 
-    `allocate(shape, dtype)` provides the memory of large arrays.
+    The keys of dicts are sorted, as in Grain. `allocate(shape, dtype)` provides the memory of large
+    arrays.
 
     >>> stack([{"x": 1, "y": "a"}, {"x": 2, "y": "bc"}])
     {'x': array([1, 2]), 'y': array(['a', 'bc'], dtype='<U2')}
@@ -28,7 +30,7 @@ def stack(rows: Sequence[Element], allocate: Allocate = np.empty) -> Tree:
     if rows[0] is None:
         raise _none(0)
     try:
-        return _stack(rows, "batch", allocate)
+        return with_sorted_keys(_stack(rows, "batch", allocate))
     except BatchError:
         for row, element in enumerate(rows):
             if element is None:

@@ -9,6 +9,7 @@ import numpy as np
 from gristmill._base.aligned_alloc import aligned_empty
 from gristmill._base.columns import Columns, RaggedError
 from gristmill._base.indices import as_indices, join_epochs, scale, split_epochs
+from gristmill._base.key_order import with_sorted_keys
 from gristmill._base.tree import map_leaves
 from gristmill._data.batching.stack import stack
 from gristmill._engine.access.context import Allocate, ReadContext, Reader, result_at
@@ -128,7 +129,7 @@ def _make_batch(node: BatchNode, elements: list[Element] | Columns, allocate: Al
 def _gather(columns: Columns, allocate: Allocate) -> Tree:
     """Return columns as a batch; arrays of objects, such as strings, are stacked as rows are."""
     try:
-        batch = columns.gather(allocate)
+        batch = with_sorted_keys(columns.gather(allocate))
         if not columns.holds_objects:
             return batch
         return map_leaves(

@@ -96,12 +96,13 @@ class MixStage(StatefulStage):
         index, below = state
         names = self._node.names
         if names is None:
-            cursors: list[Any] = [] if isinstance(below, dict) else list(below)
-            if len(cursors) != len(self._inputs):
+            if isinstance(below, dict):
                 raise StateError(
-                    f"The state is not one of {len(self._inputs)} mixed datasets in a list. "
-                    "Mix a mapping of datasets to change them between runs."
+                    "The state is one of a mapping of mixed datasets, and here they are in a list. "
+                    "Mix the mapping again."
                 )
+            # A dataset that was added starts at its beginning; one that was removed is ignored.
+            cursors: list[Any] = self._node.by_number(below)
         else:
             cursors = [below.get(name) for name in names]
         for buffer, cursor in zip(self._inputs, cursors, strict=True):

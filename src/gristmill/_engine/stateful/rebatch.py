@@ -5,6 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
+from gristmill._base.key_order import with_sorted_keys
 from gristmill._base.tree import flatten, leaves_with_paths
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_note_once
@@ -134,7 +135,7 @@ class _BatchRows:
 
     def with_leaves(self, leaves: Sequence[Any]) -> Tree:
         """Return a batch with the structure of this one and other arrays."""
-        return flatten(self._batch)[1](leaves)
+        return with_sorted_keys(flatten(self._batch)[1](leaves))
 
 
 def _join(chunks: Sequence[_BatchRows]) -> Tree:

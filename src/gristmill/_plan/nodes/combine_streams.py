@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, final
+from typing import Any, Self, final
 
 from gristmill._plan.element_spec import ParentSpecs
 from gristmill._plan.nodes.base import Node, unknown_index
@@ -61,11 +61,17 @@ class MixStreamNode(CombineStreamsNode):
         """Return the name of a parent, for errors."""
         return str(number) if self.names is None else repr(self.names[number])
 
+    def by_number(self, cursors: Sequence[Any]) -> list[Any]:
+        """Return a cursor for each parent in a list, or `None` for one that was added since."""
+        count = len(self.inputs)
+        return [*cursors[:count], *[None] * (count - len(cursors))]
+
     def parent_cursors(self, state: StageState) -> list[Cursor | None]:
         if state is None:
             return [None] * len(self.inputs)
         _, below = state
-        found = below if self.names is None else [below.get(name) for name in self.names]
+        named = self.names
+        found = self.by_number(below) if named is None else [below.get(name) for name in named]
         return [None if cursor is None else tuple(cursor) for cursor in found]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._base.columns import split_rows
+from gristmill._base.key_order import sorted_keys, with_sorted_keys
 from gristmill._base.tree import flatten
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_note_once
@@ -212,7 +213,9 @@ class _Documents:
             name: _per_row([column[number] for number in order], counts.tolist())
             for name, column in zip(node.listed_features, self.listed, strict=True)
         }
-        return {**flatten(node.length_struct)[1](values), **lists, **added}
+        packed = with_sorted_keys(flatten(node.length_struct)[1](values))
+        row: dict[Any, Any] = {**packed, **lists, **added}
+        return {name: row[name] for name in sorted_keys(row)}
 
 
 def _read_documents(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill._base.key_order import with_sorted_keys
 from gristmill._base.tree import flatten
 from gristmill._data.sampling.record import Record, RecordMetadata
 from gristmill._engine.stateful.packing.bins import open_bins
@@ -41,7 +42,7 @@ def pack_and_batch(
         chosen = bins.assign(needs, needs, 0)
         if last is not None and not chosen:
             arrays = _batches(features, held, placed, batch_size)
-            yield Record(last, tuple(map(build, arrays)))
+            yield Record(last, with_sorted_keys(tuple(map(build, arrays))))
             held, placed = [], []
             bins = open_bins(capacities, batch_size, max_documents=max_documents)
             chosen = bins.assign(needs, needs, 0)
@@ -50,7 +51,7 @@ def pack_and_batch(
         last = record.metadata.remove_record_key()
     if last is not None:
         arrays = _batches(features, held, placed, batch_size)
-        yield Record(last, tuple(map(build, arrays)))
+        yield Record(last, with_sorted_keys(tuple(map(build, arrays))))
 
 
 def _document(feature: PackedFeature, element: Element) -> NDArray[Any]:

@@ -1,0 +1,159 @@
+"""A slice of a user's own stream, which a worker process of its own reads."""
+
+import copy
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, final, runtime_checkable
+
+from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.combine_streams import InterleaveNode
+from gristmill._plan.nodes.stream import CustomStreamNode, StreamLeafNode
+from gristmill.options import MultiprocessingOptions, WorkerOptions
+from gristmill.types import Element
+
+
+@runtime_checkable
+class SupportsSetSlice(Protocol):
+    """A user's stream that can be restricted to some of its elements, in place."""
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False, /) -> None: ...
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SlicedStreamNode(StreamLeafNode):
+    """Slice `index` of `count` of a user's own stream."""
+
+    dataset: Any
+    name: str
+    index: int
+    count: int
+    is_sequential: bool
+    options: MultiprocessingOptions
+    worker: WorkerOptions
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} ({self.index} of {self.count})"
+
+
+@final
+@dataclass(kw_only=True)
+class SliceReader:
+    """The elements of a slice from a state on, by number, each with the state after it.
+
+    It continues with the iterator that it has if elements are read in order. Otherwise, as after
+    the death of a worker, it reads again from the state.
+    """
+
+    node: SlicedStreamNode
+    start: list[Any]
+    """The state to start from, in a list; empty for the beginning."""
+    _iterator: Any = field(default=None, init=False)
+    _next: int = field(default=0, init=False)
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_iterator": None, "_next": 0}
+
+    def __getitem__(self, number: int) -> tuple[Element, Any]:
+        if self._iterator is None or number < self._next:
+            self._open()
+        while self._next < number:
+            self._take()
+        element = self._take()
+        iterator: Any = self._iterator
+        try:
+            return element, copy.deepcopy(iterator.get_state())
+        except NotImplementedError as error:
+            return element, error.with_traceback(None)
+
+    def _take(self) -> Element:
+        element = next(self._iterator)
+        self._next += 1
+        return element
+
+    def _open(self) -> None:
+        node = self.node
+        dataset = copy.deepcopy(node.dataset)
+        part = slice(node.index, None, node.count)
+        if len(inspect.signature(dataset.set_slice).parameters) > 1:
+            dataset.set_slice(part, node.is_sequential)
+        else:
+            dataset.set_slice(part)
+        self._iterator, self._next = iter(dataset), 0
+        if self.start:
+            self._iterator.set_state(copy.deepcopy(self.start[0]))
+
+
+def sliced_streams(
+    plan: Node,
+    options: MultiprocessingOptions,
+    worker_init_fn: Callable[[int, int], None] | None,
+    *,
+    is_sequential: bool,
+    site: str,
+) -> InterleaveNode | None:
+    """Return the slices of a plan in turn, as Grain's workers yield them.
+
+    `None` if the plan reads anything but users' own streams with `set_slice`.
+    """
+    leaves = list(_leaves(plan))
+    is_sliced = all(
+        isinstance(leaf, CustomStreamNode) and isinstance(leaf.dataset, SupportsSetSlice)
+        for leaf in leaves
+    )
+    count = options.num_workers
+    if not leaves or not is_sliced or count < 2:
+        return None
+    node_at = partial(_slice_of, plan, count, options, worker_init_fn, is_sequential)
+    return InterleaveNode(site=site, node_at=node_at, count=count, cycle=count)
+
+
+def _leaves(plan: Node) -> Iterator[Node]:
+    if not plan.parents:
+        yield plan
+    for parent in plan.parents:
+        yield from _leaves(parent)
+
+
+def _slice_of(
+    plan: Node,
+    count: int,
+    options: MultiprocessingOptions,
+    worker_init_fn: Callable[[int, int], None] | None,
+    is_sequential: bool,
+    index: int,
+) -> Node:
+    if isinstance(plan, CustomStreamNode):
+        start = (
+            None if worker_init_fn is None else partial(_call_init, worker_init_fn, index, count)
+        )
+        return SlicedStreamNode(
+            site=plan.site,
+            dataset=plan.dataset,
+            name=plan.name,
+            index=index,
+            count=count,
+            is_sequential=is_sequential,
+            options=options,
+            worker=WorkerOptions(worker_init_fn=start),
+        )
+    slice_below = partial(
+        _slice_of, count=count, options=options, worker_init_fn=worker_init_fn, index=index
+    )
+    return plan.with_parents(
+        [slice_below(parent, is_sequential=is_sequential) for parent in plan.parents]
+    )
+
+
+def _call_init(
+    worker_init_fn: Callable[[int, int], None], index: int, count: int, _: int, __: int
+) -> None:
+    """Call the user's function with the number of the slice: its worker is the only one there."""
+    worker_init_fn(index, count)
