@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: demo examples test quick check bench clean help
+.PHONY: demo examples test quick check bench clients clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -38,8 +38,17 @@ check: $(VENV)/test.stamp ## Run the linter, the type checker and the word check
 bench: $(VENV)/bench.stamp ## Measure gristmill and its peers in one run (BENCH="--help" for more)
 	$(BIN)/python -m benchmarks $(BENCH)
 
+clients: .venv-clients/stamp ## Run pipelines of other projects on Grain and on gristmill, in an environment of its own (CLIENT=NAME)
+	PYTHONPATH=src .venv-clients/bin/python -m clients $(CLIENT)
+
+.venv-clients/stamp: clients/requirements.txt clients/constraints.txt clients/without_dependencies.txt
+	test -x .venv-clients/bin/python || $(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/python -m pip install --quiet --requirement clients/requirements.txt --constraint clients/constraints.txt
+	.venv-clients/bin/python -m pip install --quiet --no-deps --requirement clients/without_dependencies.txt
+	touch $@
+
 clean: ## Remove what the other commands made
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-clients .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/%.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _files, _jpeg, _mnist, _tfds_mnist
+from benchmarks import _corpus, _files, _jpeg, _mnist, _tfds_mnist
 from benchmarks._judge import judge
 from benchmarks._model import Row
 from benchmarks._report import INSTALL, failures, markdown, missing
@@ -93,6 +93,8 @@ def prepare(rows: Sequence[Row], mnist: Path | None, folder: Path) -> dict[str, 
         origins["JPEG"] = _jpeg.prepare(folder)
     if "records" in needed:
         origins["Records"] = _files.prepare_records(folder)
+    if "corpus" in needed:
+        origins["Corpus"] = _corpus.prepare(folder)
     if "table" in needed:
         origins["Table"] = _files.prepare_table(folder)
     return origins

@@ -134,7 +134,8 @@ class Row:
     score: Score | None = RECORDS_PER_S
     """None if the contenders are not compared."""
     data: str | None = None
-    """The data to prepare before the first round: `mnist`, `tfds`, `jpeg`, `records` or `table`."""
+    """The data to prepare before the first round: `mnist`, `tfds`, `jpeg`, `records`, `table` or
+    `corpus`."""
     note: str = ""
     """What a reader must know about the measurement."""
 

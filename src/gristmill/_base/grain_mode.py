@@ -10,6 +10,7 @@ def is_grain_mode() -> bool:
     """Return whether `import grain` imports gristmill in this process.
 
     The environment variable decides: `import gristmill` reads it, and `gristmill.as_grain()` sets
-    it, so that worker processes do the same as the program.
+    it, so that worker processes do the same as the program. What a Grain program relies on, and a
+    gristmill program does not, asks here: the form of the state that `get_state` returns.
     """
     return os.environ.get(VARIABLE, "") not in ("", "0")

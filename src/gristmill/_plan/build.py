@@ -16,6 +16,7 @@ from gristmill._data.transforms.base import (
     MapWithIndex,
     RandomMap,
     SupportsMapBatch,
+    SupportsMapRows,
     TfRandomMap,
 )
 from gristmill._data.transforms.operations import (
@@ -113,6 +114,7 @@ def _map(
         name=name_of(operation),
         function=function,
         batch_function=operation.map_batch if isinstance(operation, SupportsMapBatch) else None,
+        rows_function=operation.map_rows if isinstance(operation, SupportsMapRows) else None,
     )
 
 

@@ -18,6 +18,7 @@ from gristmill._data.transforms.base import (
     MapWithIndex,
     RandomMap,
     SupportsMapBatch,
+    SupportsMapRows,
     TfRandomMap,
 )
 from gristmill._plan.mixing import as_proportions
@@ -81,6 +82,7 @@ def map_node(dataset: Dataset, transform: object, *, skips_none: bool = False) -
         name=name,
         function=function,
         batch_function=transform.map_batch if isinstance(transform, SupportsMapBatch) else None,
+        rows_function=transform.map_rows if isinstance(transform, SupportsMapRows) else None,
         skips_none=skips_none,
     )
 

@@ -28,6 +28,10 @@ class Map(_Transformation):
     pytree of arrays with the elements along the first axis to another one. It must transform each
     element exactly as `map` does, for any number of elements.
 
+    Or it can define `map_rows(elements)`, from a list of elements to a list of as many: for
+    elements that are no columns, such as strings, and functions that are faster for many at once,
+    such as tokenizers. The same rule holds.
+
     >>> class Double(Map):
     ...     def map(self, element):
     ...         return 2 * element
@@ -45,6 +49,13 @@ class SupportsMapBatch(Protocol):
     """A map that also handles many elements at once, as columns."""
 
     def map_batch(self, columns: Tree, /) -> Tree: ...
+
+
+@runtime_checkable
+class SupportsMapRows(Protocol):
+    """A map that also handles many elements at once, as a list."""
+
+    def map_rows(self, elements: list[Element], /) -> Sequence[Element]: ...
 
 
 class RandomMap(_Transformation):

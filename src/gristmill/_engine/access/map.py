@@ -25,16 +25,16 @@ from gristmill.types import SupportsArray, Tree
 
 
 def map_step(node: MapNode, context: ReadContext) -> RunStep:
-    """Return the function that maps a block: by rows, or as columns if the transform can."""
+    """Return the function that maps a block: as columns or as a list if the transform can."""
 
     def run(block: Block) -> BlockResult:
         data, function = block.data, node.batch_function
         if function is None or not isinstance(data, Columns) or data.holds_objects:
-            return _map_rows(node, block)
+            return _map_list(node, block)
         try:
             columns = _map_columns(node, function, data)
         except RaggedError:
-            return _map_rows(node, block)
+            return _map_list(node, block)
         except Exception as error:
             return _map_until_error(node, function, block, data, error)
         if is_columnar(columns):
@@ -42,6 +42,26 @@ def map_step(node: MapNode, context: ReadContext) -> RunStep:
         return BlockResult(block.with_rows(split_rows(columns, len(block))))
 
     return run
+
+
+def _map_list(node: MapNode, block: Block) -> BlockResult:
+    """Map the rows of a block: in one call if the transform can, else one by one."""
+    function = node.rows_function
+    if function is None:
+        return _map_rows(node, block)
+    try:
+        rows = list(call_in_pipeline(function, list(block.rows())))
+        if len(rows) != len(block):
+            raise BatchError(
+                f"`map_rows` of {node.name} returned {len(rows)} elements for {len(block)}. "
+                "Return one for each."
+            )
+    except Exception as error:
+        by_rows = _map_rows(node, block)  # names the element that fails
+        if by_rows.error:
+            return by_rows
+        return BlockResult(block[:0], add_context(error, node, block.lineage, 0))
+    return BlockResult(block.with_rows(rows))
 
 
 def _map_rows(node: MapNode, block: Block) -> BlockResult:

@@ -5,7 +5,7 @@ flat map did not fill. The user's functions are not called for it.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -30,10 +30,14 @@ class TransformNode(Step):
 @final
 @dataclass(frozen=True, kw_only=True)
 class MapNode(TransformNode):
-    """`function` of each element. `batch_function` computes the same for many, as columns."""
+    """`function` of each element.
+
+    `batch_function` computes the same for many, as columns, and `rows_function` as a list.
+    """
 
     function: Callable[[Element], Element]
     batch_function: Callable[[Tree], Tree] | None = None
+    rows_function: Callable[[list[Element]], Sequence[Element]] | None = None
     skips_none: bool = False
     """Whether `None` is passed on without calling `function`."""
 

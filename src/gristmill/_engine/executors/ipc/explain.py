@@ -42,7 +42,7 @@ def explain_unsendable_value(name: str, value: Any, error: Exception) -> PlanTyp
     return explained
 
 
-_ROOTS = {"source": "data_source", "function": "", "batch_function": ""}
+_ROOTS = {"source": "data_source", "function": "", "batch_function": "", "rows_function": ""}
 """The arguments that these fields come from; a function has a name of its own."""
 
 

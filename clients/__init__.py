@@ -1,0 +1,1 @@
+"""Pipelines of other projects, run on Grain and on gristmill: `make clients`."""
