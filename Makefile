@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: demo examples test quick check bench clean help
+.PHONY: demo examples test quick check bench dlio clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -38,8 +38,16 @@ check: $(VENV)/test.stamp ## Run the linter, the type checker and the word check
 bench: $(VENV)/bench.stamp ## Measure gristmill and its peers in one run (BENCH="--help" for more)
 	$(BIN)/python -m benchmarks $(BENCH)
 
+dlio: .venv-dlio/dlio.stamp ## Run DLIO, the engine behind MLPerf Storage, with PyTorch's loader and with gristmill's
+	.venv-dlio/bin/python -m benchmarks.dlio
+
+.venv-dlio/dlio.stamp: benchmarks/dlio/constraints.txt
+	test -x .venv-dlio/bin/python || $(PYTHON) -m venv .venv-dlio
+	.venv-dlio/bin/python -m pip install --quiet --no-deps --requirement benchmarks/dlio/constraints.txt
+	touch $@
+
 clean: ## Remove what the other commands made
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-dlio .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/%.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
