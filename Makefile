@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: demo examples test quick check bench clients clean help
+.PHONY: demo examples test quick check bench clients dlio clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -47,8 +47,16 @@ clients: .venv-clients/stamp ## Run pipelines of other projects on Grain and on 
 	.venv-clients/bin/python -m pip install --quiet --no-deps --requirement clients/without_dependencies.txt
 	touch $@
 
+dlio: .venv-dlio/dlio.stamp ## Run DLIO, the engine behind MLPerf Storage, with PyTorch's loader and with gristmill's
+	.venv-dlio/bin/python -m benchmarks.dlio
+
+.venv-dlio/dlio.stamp: benchmarks/dlio/constraints.txt
+	test -x .venv-dlio/bin/python || $(PYTHON) -m venv .venv-dlio
+	.venv-dlio/bin/python -m pip install --quiet --no-deps --requirement benchmarks/dlio/constraints.txt
+	touch $@
+
 clean: ## Remove what the other commands made
-	rm -rf $(VENV) .venv-clients .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-clients .venv-dlio .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/%.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -18,9 +18,10 @@ class JpegSource:
     """Records that are the bytes of a file, with the number of the record as the label."""
 
     files: list[bytes]
+    num_records: int = NUM_RECORDS
 
     def __len__(self) -> int:
-        return NUM_RECORDS
+        return self.num_records
 
     def __getitem__(self, index: int) -> tuple[bytes, int]:
         return self.files[index % len(self.files)], int(index)

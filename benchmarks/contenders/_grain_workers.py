@@ -59,10 +59,17 @@ def jpeg(grain: Any, source: _jpeg.JpegSource, **options: Any) -> Start:
     return loader(grain, source, operations, **options)
 
 
-def large_batches(grain: Any, pool: _large.Images, **options: Any) -> Start:
+def large_batches(
+    grain: Any, pool: _large.Images, *, num_records: int = _large.NUM_RECORDS, **options: Any
+) -> Start:
     """Batch arrays that exist already."""
     operations = [grain.transforms.Batch(_large.BATCH_SIZE)]
-    return loader(grain, _large.PoolSource(pool), operations, **options)
+    return loader(grain, _large.PoolSource(pool, num_records), operations, **options)
+
+
+def strings(grain: Any, records: list[str], **options: Any) -> Start:
+    """Read a Python list of strings, in lists."""
+    return loader(grain, records, [grain.transforms.Batch(BATCH_SIZE, batch_fn=list)], **options)
 
 
 def stragglers(grain: Any, **options: Any) -> Start:

@@ -68,10 +68,16 @@ def jpeg(source: _jpeg.JpegSource, *, tuned: bool = False, **options: Any) -> St
     return loader(Augmented(source), _jpeg.BATCH_SIZE, **options)
 
 
-def large_batches(pool: _large.Images, *, tuned: bool = False, **options: Any) -> Start:
+def large_batches(
+    pool: _large.Images,
+    *,
+    num_records: int = _large.NUM_RECORDS,
+    tuned: bool = False,
+    **options: Any,
+) -> Start:
     """Batch arrays that exist already."""
     options |= TUNED if tuned else {}
-    return loader(_large.PoolSource(pool), _large.BATCH_SIZE, **options)
+    return loader(_large.PoolSource(pool, num_records), _large.BATCH_SIZE, **options)
 
 
 def stragglers(**options: Any) -> Start:
@@ -82,6 +88,36 @@ def stragglers(**options: Any) -> Start:
 def waiting_reads(data: Mnist, **options: Any) -> Start:
     """Read MNIST from a source that waits."""
     return loader(_waits.WaitingSource(data), waiting_row.BATCH_SIZE, **options)
+
+
+class Mapped(torch_data.Dataset[Any]):
+    """MNIST, each record mapped by a function."""
+
+    def __init__(self, data: Mnist, function: Callable[[Any], Any]) -> None:
+        self._source = RecordSource(data)
+        self._function = function
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._function(self._source[index])
+
+
+def heavy_import(data: Mnist, **options: Any) -> Start:
+    """Map MNIST with a function of a module that takes long to import."""
+    from benchmarks import _heavy
+
+    _heavy.load()  # by the program, as an import at the top of its file would
+    return loader(Mapped(data, _heavy.transform), BATCH_SIZE, **options)
+
+
+def strings(records: list[str], **options: Any) -> Start:
+    """Read a Python list of strings, in lists."""
+    made = torch_data.DataLoader(
+        records, batch_size=BATCH_SIZE, num_workers=options.pop("worker_count"), **options
+    )
+    return lambda: iter(made)
 
 
 def memory(images: _large.Images, *, batch_size: int, **options: Any) -> Start:

@@ -29,14 +29,17 @@ class RaggedColumn:
 
     dtype = np.dtype(np.int64)
     shape = (4, 2)
+    is_list = True
 
     def __init__(self, lists: list[list[int]]) -> None:
         self._lists = lists
 
-    def fill(self, out: Any, indices: Span, /) -> None:
+    def gather(self, indices: Span, allocate: Any, /) -> Any:
         if any(len(self._lists[index]) != 2 for index in indices):
             raise RaggedError
+        out = allocate((len(indices), 2), self.dtype)
         out[:] = [self._lists[index] for index in indices]
+        return out
 
     def items(self, indices: Span, /) -> list[Any]:
         return [np.array(self._lists[index]) for index in indices]
@@ -116,7 +119,7 @@ def test_the_allocator_is_called_with_the_shape_and_the_dtype():
     assert requested == [((2, 3), np.float32)]
 
 
-def test_a_lazy_column_is_filled_on_request():
+def test_a_lazy_column_is_gathered_on_request():
     columns = Columns.of({"x": RaggedColumn([[1, 2], [3, 4], [5], [6, 7]])}, np.array([3, 0]))
 
     assert columns.gather()["x"].tolist() == [[6, 7], [1, 2]]

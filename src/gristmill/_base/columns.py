@@ -1,6 +1,7 @@
 """Many elements as one pytree of arrays that share their first axis."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
@@ -10,6 +11,9 @@ from gristmill.types import AnyArray, AnyDType, Element, Indices, Leaf, Span, Tr
 
 Allocate: TypeAlias = Callable[..., AnyArray]
 """Creates an array from a shape and a dtype, as `np.empty` does."""
+
+_LARGE_ITEM_BYTES = 16_384
+"""Handing out an item of this size takes less time than copying it."""
 
 
 @runtime_checkable
@@ -22,8 +26,13 @@ class LazyColumn(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def fill(self, out: AnyArray, indices: Span, /) -> None:
-        """Write the items at `indices` into `out`, which has their dtype and shape.
+    @property
+    def is_list(self) -> bool:
+        """Whether the column holds an object for each item, which the garbage collector counts."""
+        ...
+
+    def gather(self, indices: Span, allocate: Allocate, /) -> AnyArray:
+        """Return the items at `indices` in one new array, in memory from `allocate`.
 
         Raises:
             RaggedError: If the items turn out to have several shapes.
@@ -107,10 +116,10 @@ class Columns:
         if array.dtype.hasobject and isinstance(array, np.ndarray):
             # Indexing with a slice returns a view, hence the copy.
             return array[as_numpy_index(indices)].copy()
-        out = allocate((len(indices), *array.shape[1:]), array.dtype)
         if not isinstance(array, np.ndarray):
-            array.fill(out, indices)
-        elif isinstance(indices, range):
+            return array.gather(indices, allocate)
+        out = allocate((len(indices), *array.shape[1:]), array.dtype)
+        if isinstance(indices, range):
             out[:] = array[as_numpy_index(indices)]
         else:
             # All indices are in bounds, so `clip` changes none. In the default mode, NumPy
@@ -119,22 +128,38 @@ class Columns:
         return out
 
     @property
+    def holds_lists(self) -> bool:
+        """Whether some of the columns hold an object for each item."""
+        return any(not isinstance(array, np.ndarray) and array.is_list for array in self._arrays)
+
+    @property
     def holds_objects(self) -> bool:
         """Whether some of the arrays hold Python objects: strings or bytes."""
         return any(array.dtype.hasobject for array in self._arrays)
 
     def rows(self) -> list[Element]:
-        """Return the elements as a list. Each one is a view of newly gathered memory."""
-        try:
-            return split_rows(self.gather(), len(self))
-        except RaggedError:
-            columns = [
-                list(self._gather_array(array, np.empty))
-                if isinstance(array, np.ndarray)
-                else array.items(self._indices)
-                for array in self._arrays
-            ]
-            return [self._unflatten(row) for row in zip(*columns, strict=True)]
+        """Return the elements as a list. Each one is a view of newly gathered memory.
+
+        Large items of a list are not gathered: most of them need not be copied.
+        """
+        if not any(map(_holds_large_items, self._arrays)):
+            try:
+                return split_rows(self.gather(), len(self))
+            except RaggedError:
+                pass
+        columns = [
+            list(self._gather_array(array, np.empty))
+            if isinstance(array, np.ndarray)
+            else array.items(self._indices)
+            for array in self._arrays
+        ]
+        return [self._unflatten(row) for row in zip(*columns, strict=True)]
+
+
+def _holds_large_items(array: AnyArray | LazyColumn) -> bool:
+    if isinstance(array, np.ndarray) or not array.is_list:
+        return False
+    return prod(array.shape[1:]) * array.dtype.itemsize > _LARGE_ITEM_BYTES
 
 
 def as_numpy_index(indices: Span) -> slice | Indices:

@@ -100,7 +100,7 @@ def test_it_is_a_step_of_a_pipeline():
 def test_it_is_a_value():
     assert DecodeImage() == DecodeImage("image", mode="RGB")
     assert pickle.loads(pickle.dumps(DecodeImage("jpg", mode="L"))) == DecodeImage("jpg", mode="L")
-    assert repr(DecodeImage()) == "DecodeImage(key='image', mode='RGB')"
+    assert repr(DecodeImage()) == "DecodeImage(key='image', mode='RGB', min_size=None)"
 
 
 def test_without_pillow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
@@ -201,3 +201,16 @@ def test_any_damage_is_told_or_does_no_harm(form: str, flips: list[tuple[int, in
         return
     assert decoded.dtype == np.uint8
     assert decoded.ndim == 3
+
+
+@pytest.mark.parametrize("wrong", [(0, 4), (4,), [4, 4], (4.0, 4), 4])
+def test_a_minimum_size_that_is_no_height_and_width_is_refused(wrong: Any):
+    message = r"^`min_size` must be a height and a width, two positive integers, got .*\.$"
+    with pytest.raises(PlanError, match=message):
+        DecodeImage(min_size=wrong)
+
+
+@pytest.mark.parametrize("form", ["png", "bmp"])
+def test_other_formats_are_not_scaled(form: str):
+    decoded = DecodeImage(None, min_size=(1, 1)).map(encode(PIXELS, form))
+    np.testing.assert_array_equal(decoded, PIXELS)

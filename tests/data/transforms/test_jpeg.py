@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill._data.transforms import jpeg
+from gristmill._data.transforms import image, jpeg
 from gristmill._data.transforms.image import DecodeImage
-from gristmill._data.transforms.jpeg import decode_jpeg
+from gristmill._data.transforms.jpeg import decode_jpeg, scale_factor
 
 
 def make_jpeg(mode: str, height: int, width: int, seed: int = 0, **options: Any) -> bytes:
@@ -88,3 +88,40 @@ def test_a_damaged_file_is_left_to_pillow():
 def test_pixels_can_be_written_to():
     pixels = DecodeImage(key=None).map(make_jpeg("RGB", 4, 4))
     pixels[0, 0, 0] = 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    mode=st.sampled_from(["L", "RGB"]),
+    size=st.tuples(st.integers(1, 130), st.integers(1, 130)),
+    min_size=st.tuples(st.integers(1, 70), st.integers(1, 70)),
+    seed=st.integers(0, 1000),
+)
+@pytest.mark.filterwarnings("ignore:'mode' parameter is deprecated")
+def test_an_image_is_scaled_while_it_is_decoded_but_never_below_the_minimum(
+    mode: str, size: tuple[int, int], min_size: tuple[int, int], seed: int
+):
+    data = make_jpeg(mode, *size, seed)
+
+    decoded = decode_jpeg(data, "RGB", min_size)
+
+    factor = scale_factor(*size, min_size)
+    assert decoded is not None
+    assert decoded.shape[:2] == tuple(-(-side // factor) for side in size)
+    if factor > 1:
+        assert all(got >= least for got, least in zip(decoded.shape, min_size, strict=False))
+
+
+@pytest.mark.parametrize("factor", [1, 2, 4, 8])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_pillow_scales_to_the_same_size_and_almost_the_same_pixels(
+    mode: str, factor: int, monkeypatch: pytest.MonkeyPatch
+):
+    data = make_jpeg("RGB", 160, 240)
+    decode = DecodeImage(None, mode=mode, min_size=(160 // factor, 240 // factor))
+    with_turbo = decode.map(data)
+    monkeypatch.setattr(image, "decode_jpeg", lambda *_: None)
+    with_pillow = decode.map(data)
+
+    assert with_turbo.shape[:2] == with_pillow.shape[:2] == (160 // factor, 240 // factor)
+    np.testing.assert_allclose(with_turbo.astype(int), with_pillow.astype(int), atol=2)

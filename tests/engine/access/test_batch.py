@@ -5,10 +5,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill import ArraySource, Batch, DataLoader, Map, MapDataset, SequentialSampler
+from gristmill import (
+    ArraySource,
+    Batch,
+    DataLoader,
+    Map,
+    MapDataset,
+    SequentialSampler,
+    from_torch,
+)
 from gristmill._engine.access.batch import batch_ends, make_batches
 from gristmill._engine.access.cut import cut_plan
 from gristmill._engine.access.reader import open_cut, open_dataset
@@ -146,3 +155,46 @@ def test_a_batch_continues_with_the_generator_of_its_last_element():
     made = make_batches(node, block, batch_ends(2, 5)).block
 
     assert made.generators == [states[1], states[3], states[4]]
+
+
+class Tensors:
+    """A dataset of tensors, whose columns hold an object for each item. One item may raise."""
+
+    def __init__(self, count: int, bad: int | None = None) -> None:
+        self._count = count
+        self._bad = bad
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self._bad:
+            raise ValueError(f"item {index}")
+        return torch.tensor([index, -index]), torch.tensor(index)
+
+
+@given(
+    first=st.integers(0, 5),
+    count=st.integers(1, 6),
+    bad=st.none() | st.integers(0, 19),
+    drop_remainder=st.booleans(),
+)
+def test_columns_of_objects_are_read_batch_by_batch_to_the_same_elements(
+    first: int, count: int, bad: int | None, drop_remainder: bool
+):
+    dataset: Any = from_torch(Tensors(20, bad)).batch(3, drop_remainder=drop_remainder)
+    read = open_dataset(dataset._plan_node)
+    read(range(1))  # from now on the reader knows what its columns are
+
+    span = range(first, min(first + count, len(dataset)))
+    result = read(span)
+
+    one_by_one = [read(range(number, number + 1)) for number in span]
+    failed = next((row for row, other in enumerate(one_by_one) if other.error), len(span))
+    expected = [row for other in one_by_one[:failed] for row in other.block.rows()]
+    np.testing.assert_equal(result.block.rows(), expected)
+    assert list(result.block.lineage.positions()) == list(span[:failed])
+    if failed < len(span):
+        assert repr(result.error) == repr(one_by_one[failed].error)
+    else:
+        assert result.error is None

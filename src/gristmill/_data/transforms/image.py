@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gristmill._base.checks import as_kind
 from gristmill._base.extras import load_extra
 from gristmill._data.transforms.base import Map
-from gristmill._data.transforms.jpeg import MAGIC, decode_jpeg
+from gristmill._data.transforms.jpeg import MAGIC, decode_jpeg, scale_factor
 from gristmill.errors import CorruptFileError, FormatError, PlanError, PlanTypeError
 from gristmill.types import Element
 
@@ -31,6 +31,10 @@ class PillowImage(Protocol):
 
     def convert(self, mode: str) -> "PillowImage":
         """Return a copy in another colour mode."""
+        ...
+
+    def draft(self, mode: str | None, size: tuple[int, int]) -> object:
+        """Decode a JPEG file to a smaller image of at least this width and height."""
         ...
 
 
@@ -53,16 +57,26 @@ class DecodeImage(Map):
     Args:
         key: Key of the bytes in the element, a dict; `None` if the element is the bytes.
         mode: The colour mode to convert to: `"RGB"`, `"RGBA"` or `"L"`.
+        min_size: Minimum height and width that you need. A JPEG file is decoded to a half, a
+            quarter or an eighth of its size if that is at least this large, which is much faster
+            than to decode and resize it. Other files, and smaller images, keep their size. By
+            default nothing is scaled.
     """
 
     key: str | None = "image"
     mode: str = "RGB"
+    min_size: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.key is not None:
             as_kind("key", self.key, str, remedy="Pass the name of a field, or None.")
         if self.mode not in _MODES:
             raise PlanError(f'`mode` must be "L", "RGB" or "RGBA", got {self.mode!r}.')
+        if self.min_size is not None and not _is_size(self.min_size):
+            raise PlanError(
+                "`min_size` must be a height and a width, two positive integers, got "
+                f"{self.min_size!r}."
+            )
 
     def map(self, element: Element) -> Element:
         if self.key is None:
@@ -92,7 +106,7 @@ class DecodeImage(Map):
             )
         encoded = bytes(cast(bytes, data))
         if encoded.startswith(MAGIC):
-            pixels = decode_jpeg(encoded, self.mode)
+            pixels = decode_jpeg(encoded, self.mode, self.min_size or (0, 0))
             if pixels is not None:
                 return pixels
         pillow = load_extra("PIL.Image", extra="image", wanted_by="`DecodeImage`")
@@ -115,6 +129,10 @@ class DecodeImage(Map):
             ) from error
 
     def _pixels(self, image: PillowImage, path: str | None) -> NDArray[np.uint8]:
+        if image.format == "JPEG" and self.min_size is not None:
+            factor = scale_factor(image.height, image.width, self.min_size)
+            if factor > 1:
+                image.draft(None, (image.width // factor, image.height // factor))
         if image.mode.startswith(_DEEP_MODES):
             raise FormatError(
                 f"The image has more than 8 bits per value (Pillow's mode {image.mode!r}), which "
@@ -126,3 +144,10 @@ class DecodeImage(Map):
         if image.mode != self.mode:
             image = image.convert(self.mode)
         return np.array(image)  # not `asarray`, which returns a read-only array
+
+
+def _is_size(value: object) -> bool:
+    if not isinstance(value, tuple):
+        return False
+    numbers = cast("tuple[object, ...]", value)
+    return len(numbers) == 2 and all(isinstance(n, int) and n >= 1 for n in numbers)

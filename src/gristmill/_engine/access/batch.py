@@ -15,7 +15,7 @@ from gristmill._data.batching.stack import stack
 from gristmill._engine.access.context import Allocate, ReadContext, Reader, result_at
 from gristmill._engine.access.filter import present_rows
 from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block_result import BlockResult, join_results
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._engine.blocks.source_end import SourceEndedError
@@ -26,13 +26,43 @@ from gristmill.types import Element, Span, Tree
 
 
 def batch_reader(node: BatchNode, context: ReadContext, read_parent: Reader) -> Reader:
-    """Return the reader of batches of a dense parent, which it reads once for all of them."""
+    """Return the reader of batches of a dense parent, which it reads once for all of them.
+
+    A parent whose columns hold an object for each item, such as tensors that are still to be
+    stacked, is read once for each batch instead. They are freed before the next batch is read: more
+    of them at a time would make the garbage collector run, and blocks would have to be shorter.
+    """
     make = named(node.label, make_batches)
     allocate = context.allocate
+    holds_lists = False
 
     def read(span: Span) -> BlockResult:
+        return read_each(span) if holds_lists and len(span) > 1 else read_at_once(span)
+
+    def read_each(span: Span) -> BlockResult:
+        elements, ends = _elements_of(node, span)
+        batches: list[Element] = []
+        for first, end in pairwise((0, *ends)):
+            batch = try_to_read(elements[first:end])
+            if batch is None:  # read it once more, to describe the error
+                read_batches = result_at(span[: len(batches)], batches, None)
+                return join_results([read_batches, read_at_once(span[len(batches) :])])
+            batches.append(batch)
+        return result_at(span, batches, None)
+
+    def try_to_read(elements: Span) -> Element | None:
+        result = read_parent(elements)
+        try:
+            return None if result.error else _make_batch(node, result.block.data, allocate)
+        except Exception:
+            return None
+
+    def read_at_once(span: Span) -> BlockResult:
+        nonlocal holds_lists
         elements, ends = _elements_of(node, span)
         result = read_parent(elements)
+        data = result.block.data
+        holds_lists = context.by_index and isinstance(data, Columns) and data.holds_lists
         if result.error is not None:  # it leaves one batch incomplete
             count = len(result.block)
             ends = ends[: bisect_right(ends, count)]

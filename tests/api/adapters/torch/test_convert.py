@@ -146,20 +146,50 @@ def test_small_tensors_become_columns_next_to_plain_leaves():
 @pytest.mark.parametrize(
     "items",
     [
-        [torch.zeros(5_000), torch.zeros(5_000)],
         [torch.zeros(2), torch.zeros(2, dtype=torch.float64)],
         [torch.zeros(2), None],
         [{"x": torch.zeros(2)}, {"y": torch.zeros(2)}],
         [Image.new("L", (2, 2)), Image.new("L", (3, 2))],
         [torch.zeros(2).as_subclass(Tagged), torch.ones(2).as_subclass(Tagged)],
     ],
-    ids=["large", "types", "none", "keys", "images", "subclass"],
+    ids=["types", "none", "keys", "images", "subclass"],
 )
 def test_items_that_do_not_fit_into_columns_are_rows(items: list[Any]):
     made = many_to_numpy(items)
 
     assert isinstance(made, list)
     same([to_numpy(item) for item in items], made)
+
+
+def test_large_tensors_are_handed_out_without_a_copy_where_they_own_their_memory():
+    items = [(torch.full((5_000,), float(number)), number) for number in range(2)]
+
+    made: Any = many_to_numpy(items)
+
+    rows = made.rows()
+    same([to_numpy(item) for item in items], rows)
+    assert rows[0][0].ctypes.data == items[0][0].data_ptr()
+    same(np.stack([items[0][0], items[1][0]]), made.gather()[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32])
+def test_tensors_without_axes_are_stacked_with_their_type(dtype: torch.dtype):
+    made: Any = many_to_numpy([torch.tensor(number, dtype=dtype) for number in (0, 1, 1)])
+
+    same(torch.tensor([0, 1, 1], dtype=dtype).numpy(), made.gather())
+
+
+def test_a_tensor_of_one_number_is_not_one_without_axes():
+    made: Any = many_to_numpy([torch.tensor(1), torch.tensor([2])])
+
+    with pytest.raises(RaggedError):
+        made.gather()
+
+
+def test_dicts_with_their_keys_in_another_order_are_columns():
+    made: Any = many_to_numpy([{"x": torch.tensor(1), "y": 2}, {"y": 3, "x": torch.tensor(4)}])
+
+    assert made.rows() == [{"x": 1, "y": 2}, {"x": 4, "y": 3}]
 
 
 @pytest.mark.parametrize("sizes", [(2, 3, 3), (3, 2, 2), (0, 1, 2)])

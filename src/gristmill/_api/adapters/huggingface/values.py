@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypedDict, cast, final
 import numpy as np
 
 from gristmill._api.adapters.tfds.png import PNG_MODES, decode_pngs, png_shape
-from gristmill._base.columns import as_numpy_index
+from gristmill._base.columns import Allocate, as_numpy_index
 from gristmill._base.extras import load_extra
 from gristmill.types import AnyArray, AnyDType, Span, SupportsArray
 
@@ -80,14 +80,18 @@ class CastArray:
     [array([3, 4])]
     """
 
+    is_list = False
+
     def __init__(self, stored: AnyArray, dtype: AnyDType) -> None:
         self._stored = stored
         self.dtype = dtype
         self.shape = stored.shape
 
-    def fill(self, out: AnyArray, picks: Span, /) -> None:
-        """Write the picked items into `out`, cast."""
+    def gather(self, picks: Span, allocate: Allocate, /) -> AnyArray:
+        """Return the picked items in one new array, cast."""
+        out = allocate((len(picks), *self.shape[1:]), self.dtype)
         out[...] = self._stored[as_numpy_index(picks)]
+        return out
 
     def items(self, picks: Span, /) -> list[AnyArray]:
         """Return the picked items as separate arrays, cast."""
