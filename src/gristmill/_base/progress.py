@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TextIO
 
+from gristmill._base.printable import printable
+
 _DELAY_S = 1.0
 """Operations that finish earlier show no bar."""
 
@@ -64,7 +66,7 @@ def format_bar(label: str, done: int, total: int, seconds: float, unit: str) -> 
     rate = done / max(seconds, 1e-9)
     remaining_s = (total - done) / rate if rate else 0.0
     return (
-        f"{label} {'█' * num_full}{'░' * (_BAR_WIDTH - num_full)} {share:4.0%}  "
+        f"{printable(label)} {'█' * num_full}{'░' * (_BAR_WIDTH - num_full)} {share:4.0%}  "
         f"{_format_amount(done, unit)}/{_format_amount(total, unit)} {_unit_name(unit)}  "
         f"{_format_amount(rate, unit)} {_unit_name(unit)}/s  {remaining_s:.0f} s left"
     )

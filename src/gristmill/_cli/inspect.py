@@ -1,8 +1,10 @@
 """`gristmill inspect`: print the format of some files, their columns, and the first records."""
 
 import argparse
+import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import TextIO, Unpack, cast
@@ -11,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._base.extras import load_extra
+from gristmill._base.printable import printable
 from gristmill._base.tree import leaves_with_paths
 from gristmill._cli.records import (
     are_examples,
@@ -25,7 +28,7 @@ from gristmill._cli.terminal_image import render_image, supports_images
 from gristmill._data.sources.detect import detect_format, files_of, open_source
 from gristmill._data.transforms.image import PillowImage
 from gristmill._io.file import FileRef
-from gristmill.errors import MissingExtraError, PlanError
+from gristmill.errors import PlanError
 from gristmill.types import AnyArray, Element, RandomAccessDataSource
 
 _SAMPLE_SIZE = 256
@@ -76,7 +79,7 @@ def inspect(path: str, *, count: int, output: TextIO, **options: Unpack[SourceOp
     summary = dict(_summarize(name, source, files_of(path)))
     width = max(map(len, summary))
     for label, value in summary.items():
-        output.write(f"{label:{width}}  {value}\n")
+        output.write(f"{label:{width}}  {printable(value)}\n")
     num_records = min(count, len(source))
     records = read_records(source, range(num_records)) if num_records else []
     shows_images = supports_images(output, os.environ)
@@ -154,7 +157,7 @@ def _format_record(record: Element, shows_images: bool) -> Iterator[str]:
     parse = column_parser([record])
     for name, value in parse(record).items():
         for path, leaf in leaves_with_paths(value, name):
-            yield f"{path}: {_format_value(leaf)}"
+            yield printable(f"{path}: {_format_value(leaf)}")
             if shows_images:
                 yield from _image_lines(leaf)
 
@@ -194,8 +197,10 @@ def _open_image(data: bytes) -> PillowImage | None:
         return None
     try:
         pillow = load_extra("PIL.Image", extra="image", wanted_by="Showing images")
-        return pillow.open(BytesIO(data))
-    except (MissingExtraError, OSError, ValueError, SyntaxError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Pillow, about large images
+            return pillow.open(BytesIO(data))
+    except Exception:  # damaged files make Pillow raise anything
         return None
 
 
@@ -204,7 +209,8 @@ def _image_lines(value: object) -> list[str]:
     if isinstance(value, bytes):
         image = _open_image(value)
         if image is not None and image.width * image.height <= _MAX_IMAGE_PIXELS:
-            pixels = np.asarray(image.convert("RGB"))
+            with contextlib.suppress(Exception):  # as above
+                pixels = np.asarray(image.convert("RGB"))
     elif isinstance(value, np.ndarray):
         array = cast("AnyArray", value)
         is_image = array.ndim == 2 or (array.ndim == 3 and array.shape[-1] in (1, 3, 4))

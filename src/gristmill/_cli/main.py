@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, cast
 
+from gristmill._base.printable import printable
 from gristmill._base.version import VERSION
 from gristmill.errors import GristmillError
 
@@ -63,9 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0  # `gristmill inspect ... | head`
     except (GristmillError, OSError) as error:
-        sys.stderr.write(f"gristmill: {_name_flags(str(error), parsed.flags)}\n")
+        sys.stderr.write(f"gristmill: {printable(_name_flags(str(error), parsed.flags))}\n")
         for note in getattr(error, "__notes__", ()):
-            sys.stderr.write(f"  {_name_flags(note, parsed.flags)}\n")
+            sys.stderr.write(f"  {printable(_name_flags(note, parsed.flags))}\n")
         return 1
 
 

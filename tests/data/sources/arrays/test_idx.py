@@ -143,7 +143,7 @@ def test_a_compressed_file_is_decompressed_once_for_all_threads(
     monkeypatch.setattr(gzip.GzipFile, "read", count)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(source.__getitem__, range(13)))
-    assert reads == [-1]
+    assert reads == [9 + LABELS.nbytes, 1]  # one byte more than announced, once
 
 
 def test_a_file_of_several_gzip_members_is_read_to_the_end(tmp_path: Path):
@@ -199,6 +199,8 @@ def test_an_invalid_file_is_an_error_with_the_offset(tmp_path: Path, case: str, 
     path = tmp_path / f"x{suffix}"
     path.write_bytes(gzip.compress(data) if suffix else data)
     source = IdxSource(path)
+    if suffix:
+        message = message.replace("3 more bytes", "more bytes")
     with pytest.raises(kind, match=re.escape(message)) as caught:
         source[0]
     assert caught.value.path == str(path)

@@ -78,10 +78,11 @@ def decode_pngs(
     decompressed: dict[int, bytes] = {}
     for index, data in compressed.items():
         try:
-            rows = zlib.decompress(data, bufsize=num_bytes)
+            stream = zlib.decompressobj()
+            rows = stream.decompress(data, num_bytes + 1)  # not more, whatever the data hold
         except zlib.error:
             continue
-        if len(rows) == num_bytes:
+        if len(rows) == num_bytes and stream.eof:
             decompressed[index] = rows
     stored = np.frombuffer(b"".join(decompressed.values()), np.uint8)
     stored = stored.reshape(-1, height, row_bytes)

@@ -11,15 +11,18 @@ import io
 import struct
 import zlib
 from dataclasses import replace
+from functools import partial
 from typing import final
 
 import numpy as np
 
+from gristmill._data.sources.arrays.bounded_read import check_ratio, read_announced
 from gristmill._data.sources.arrays.raw_array import RawArray, check_shape
 from gristmill._data.sources.arrays.raw_source import RawSource
 from gristmill._io.file import File
 from gristmill._io.file_object import as_file_object
 from gristmill.errors import CorruptFileError, FormatError
+from gristmill.types import AnyArray
 
 _DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -53,8 +56,10 @@ class IdxSource(RawSource):
         path, size = file.ref.path, file.ref.size
         head = file.read_one(0, min(_MAX_HEADER_BYTES, size))
         if head.startswith(_GZIP_MAGIC):
-            raw = _parse_header(_decompress(file, _MAX_HEADER_BYTES), path)
-            return replace(raw, decompress=_decompress)
+            raw = _parse_header(_decompress(file, num_bytes=_MAX_HEADER_BYTES).tobytes(), path)
+            announced = raw.offset + raw.num_bytes
+            check_ratio(announced, size, path)
+            return replace(raw, decompress=partial(_decompress, num_bytes=announced))
         raw = _parse_header(head, path)
         raw.check_size(size, path)
         return raw
@@ -74,19 +79,19 @@ def _parse_header(data: bytes, path: str) -> RawArray:
             offset=0,
         )
     shape: tuple[int, ...] = struct.unpack_from(f">{data[3]}I", data, 4)
-    check_shape(shape, path)
     dtype = np.dtype(name)
+    check_shape(shape, dtype.itemsize, path)
     return RawArray(
         dtype=dtype, record_dtype=dtype.newbyteorder("="), shape=shape, offset=4 + 4 * len(shape)
     )
 
 
-def _decompress(file: File, num_bytes: int = -1) -> bytes:
-    """Return the first decompressed bytes of a gzip file, by default all of them."""
+def _decompress(file: File, *, num_bytes: int) -> AnyArray:
+    """Return the first decompressed bytes of a gzip file, at most one more than `num_bytes`."""
     raw = as_file_object(file)
     try:
         with gzip.GzipFile(fileobj=io.BufferedReader(raw, _BUFFER_BYTES)) as stream:
-            return stream.read(num_bytes)
+            return read_announced(stream, num_bytes)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise CorruptFileError(
             f"The gzip file is damaged or truncated ({error}). Copy it again.",

@@ -13,18 +13,21 @@ from typing import IO, Any, cast, final
 
 import numpy as np
 
+from gristmill._data.sources.arrays.bounded_read import check_ratio, read_announced
 from gristmill._data.sources.arrays.raw_array import RawArray, check_shape
 from gristmill._data.sources.arrays.raw_source import RawSource
 from gristmill._data.sources.file_head import refuse_compressed
 from gristmill._io.file import File
 from gristmill._io.file_object import as_file_object
 from gristmill.errors import CorruptFileError, FileError, FormatError, GristmillError
-from gristmill.types import AnyDType
+from gristmill.types import AnyArray, AnyDType
 
 _MAGIC = b"\x93NUMPY"
 _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")  # a zip file, and an empty zip file
 _USUAL_HEADER_BYTES = 4096
 """Bytes read at first: nearly every header is shorter."""
+_MAX_HEADER_BYTES = 2**16
+"""NumPy itself refuses headers over 10,000 bytes: parsing takes hundreds of times their size."""
 
 _LOCAL_HEADER_BYTES = 30
 """Size of the header of a zip member, without its name."""
@@ -39,8 +42,8 @@ class NumpySource(RawSource):
     The records of `.npy` files are the items of their arrays. The records of `.npz` files are dicts
     with an item of each array; so are those of `.npy` files if `paths` is a dict. Several files are
     concatenated. Files on this machine are memory-mapped, and only the records that are read are
-    loaded; this includes `.npz` files that are not compressed. Arrays of Python objects are an
-    error.
+    loaded; this includes `.npz` files that are not compressed, whose checksums are verified once if
+    they are on this machine. Arrays of Python objects are an error.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -99,6 +102,13 @@ def _read_header(
     num_length_bytes = 2 if data[6:7] == b"\x01" else 4
     start = 8 + num_length_bytes
     end = start + int.from_bytes(data[8:start], "little")
+    if end - start > _MAX_HEADER_BYTES:
+        raise FormatError(
+            f"{subject} has a header of {end - start:,} bytes, and more than "
+            f"{_MAX_HEADER_BYTES:,} are not supported. Save an array of a simpler type.",
+            path=path,
+            offset=base + 8,
+        )
     if start <= len(data) < end:
         data = read(end)
     if len(data) < max(start, end):
@@ -115,7 +125,7 @@ def _read_header(
     try:
         header = data[start:end].decode("utf-8" if data[6] == 3 else "latin1")
         dtype, shape, is_fortran = _parse_header(header)
-    except (ValueError, TypeError, KeyError, SyntaxError, MemoryError, RecursionError) as error:
+    except Exception as error:  # a damaged header makes Python and NumPy raise anything
         raise CorruptFileError(
             f"{subject} has a header without a valid shape and type. Copy it again.",
             path=path,
@@ -128,7 +138,7 @@ def _read_header(
             "`array.astype(...)`.",
             path=path,
         )
-    check_shape(shape, path)
+    check_shape(shape, dtype.itemsize, path)
     is_fortran = is_fortran and len(shape) > 1
     return RawArray(
         dtype=dtype, record_dtype=dtype, shape=shape, offset=base + end, is_fortran=is_fortran
@@ -154,6 +164,12 @@ def _find_members(file: File) -> dict[str, RawArray]:
     with _open_zip(file) as archive:
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
+            if name in arrays:
+                raise CorruptFileError(
+                    f"There are two members named {name!r}. Save the arrays again.",
+                    path=path,
+                    offset=info.header_offset,
+                )
             is_stored = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1
             arrays[name] = (
                 _find_stored(file, info) if is_stored else _find_compressed(archive, info, path)
@@ -189,7 +205,23 @@ def _find_stored(file: File, info: zipfile.ZipInfo) -> RawArray:
         member=info.filename,
     )
     raw.check_size(end, path)
+    if file.ref.is_local:  # to read a whole file of a store would cost more than its records
+        _check_crc(file, info, start, end)
     return _check_order(raw, file)
+
+
+def _check_crc(file: File, info: zipfile.ZipInfo, start: int, end: int) -> None:
+    """Raise if the checksum of a member differs. Its records are later read without one."""
+    checksum = 0
+    for chunk in file.chunks(start, end):
+        checksum = zlib.crc32(chunk, checksum)
+    if checksum != info.CRC:
+        raise CorruptFileError(
+            f"The member {info.filename!r} is damaged: its checksum does not match. Copy the file "
+            "again.",
+            path=file.ref.path,
+            offset=start,
+        )
 
 
 def _find_compressed(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> RawArray:
@@ -198,10 +230,17 @@ def _find_compressed(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str)
         with archive.open(info) as stream:
             raw = _read_header(lambda count: _read_start(stream, count), path, member=info.filename)
         raw.check_size(info.file_size, path)
+        if info.compress_type == zipfile.ZIP_DEFLATED:
+            check_ratio(info.file_size, info.compress_size, path)
     except FileError as error:
         error.offset = info.header_offset  # a compressed byte has no offset in the file
         raise
-    decompress = partial(_decompress, member=info.filename, offset=info.header_offset)
+    decompress = partial(
+        _decompress,
+        member=info.filename,
+        offset=info.header_offset,
+        num_bytes=raw.offset + raw.num_bytes,
+    )
     return replace(raw, decompress=decompress)
 
 
@@ -210,9 +249,9 @@ def _read_start(stream: IO[bytes], count: int) -> bytes:
     return stream.read(count)
 
 
-def _decompress(file: File, *, member: str, offset: int) -> bytes:
-    with _open_zip(file, offset) as archive:
-        return archive.read(member)
+def _decompress(file: File, *, member: str, offset: int, num_bytes: int) -> AnyArray:
+    with _open_zip(file, offset) as archive, archive.open(member) as stream:
+        return read_announced(stream, num_bytes)
 
 
 @contextmanager
@@ -223,7 +262,9 @@ def _open_zip(file: File, offset: int | None = None) -> Generator[zipfile.ZipFil
             yield archive
     except GristmillError:
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged archive makes `zipfile` and its codecs raise anything
         raise CorruptFileError(
             f"The zip file is damaged or truncated ({error}). Copy it again.",
             path=file.ref.path,

@@ -16,11 +16,14 @@ from gristmill._data.sources.record_locator import RecordLocator
 from gristmill._data.sources.tables.chunk_cache import ChunkCache
 from gristmill._io.file import File
 from gristmill._io.open_files import LruCache, OpenFiles
-from gristmill.errors import CorruptFileError, FormatError
+from gristmill.errors import CorruptFileError, FileError, FormatError
 from gristmill.types import AnyArray, AnyDType, Element, Indices, Span
 
 _MAX_MAPPED = 128
 """Mapped files of each column. A map needs a file descriptor, and its open file another one."""
+
+_MAX_AXES = 32
+_MAX_BYTES = 2**62
 
 
 @final
@@ -36,8 +39,8 @@ class RawArray:
     offset: int
     """Bytes before the first item, in the file or in the decompressed data."""
     is_fortran: bool = False
-    decompress: Callable[[File], bytes] | None = None
-    """Returns the decompressed data; `None` if the array is not compressed. Can be pickled."""
+    decompress: Callable[[File], AnyArray] | None = None
+    """Returns the decompressed bytes; `None` if the array is not compressed. Can be pickled."""
 
     @property
     def num_bytes(self) -> int:
@@ -65,20 +68,42 @@ class RawArray:
                 offset=self.offset,
             )
         if num_following > self.num_bytes:
+            # Compressed data are not read to their end to count the bytes.
+            count = "" if self.decompress else f"{num_following - self.num_bytes:,} "
             raise FormatError(
-                f"The array is followed by {num_following - self.num_bytes:,} more bytes, which "
-                "would be lost. Save each array in a file of its own.",
+                f"The array is followed by {count}more bytes, which would be lost. Save each "
+                "array in a file of its own.",
                 path=path,
                 offset=self.offset + self.num_bytes,
             )
 
 
-def check_shape(shape: Sequence[int], path: str) -> None:
-    """Raise if an array has no first axis, which would count the records."""
+def check_shape(shape: Sequence[int], itemsize: int, path: str) -> None:
+    """Raise unless NumPy can hold an array and it has a first axis, which counts the records.
+
+    Args:
+        shape: The shape that the header of a file announces.
+        itemsize: The size of an item in bytes.
+        path: The file, for the error.
+    """
     if not shape:
         raise FormatError(
             "The array is a scalar, but it must have a first axis that counts the records. "
             "Save an array with one axis or more, for example with `np.atleast_1d`.",
+            path=path,
+        )
+    if len(shape) > _MAX_AXES:
+        raise FormatError(
+            f"The array has {len(shape)} axes, more than the {_MAX_AXES} that every version of "
+            "NumPy supports.",
+            path=path,
+        )
+    if not itemsize:
+        raise FormatError("The items of the array have no bytes. Save another type.", path=path)
+    if math.prod(length or 1 for length in shape) * itemsize > _MAX_BYTES:
+        raise CorruptFileError(
+            f"The header announces an array of shape {list(shape)}, which no computer can hold. "
+            "Copy the file again.",
             path=path,
         )
 
@@ -218,8 +243,17 @@ def _map(file: File, raw: RawArray) -> AnyArray:
 
 def _load_decompressed(file: File, raw: RawArray) -> AnyArray:
     assert raw.decompress is not None
-    data = raw.decompress(file)
+    try:
+        data = raw.decompress(file)
+    except MemoryError:
+        raise FileError(
+            f"The array takes {raw.num_bytes:,} bytes once it is decompressed, and this machine "
+            "does not have as much free memory. Save it without compression.",
+            path=file.ref.path,
+        ) from None
     raw.check_size(len(data), file.ref.path)
     array: AnyArray = np.frombuffer(data, raw.dtype, math.prod(raw.shape), raw.offset)
     shaped = array.reshape(raw.shape, order="F" if raw.is_fortran else "C")
-    return shaped.astype(raw.record_dtype, copy=False)
+    loaded = shaped.astype(raw.record_dtype, copy=False)
+    loaded.flags.writeable = False
+    return loaded

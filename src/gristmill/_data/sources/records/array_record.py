@@ -132,7 +132,7 @@ class ArrayRecordDataSource:
         # paths.
         digest = hashlib.sha1(usedforsecurity=False)
         for path in self.paths:
-            digest.update(path.encode())
+            digest.update(path.encode(errors="surrogateescape"))
         return f"ArrayRecordDataSource(hash_of_paths={digest.hexdigest()})"
 
     def __enter__(self) -> "ArrayRecordDataSource":
@@ -209,6 +209,12 @@ def _open_reader(file: File, options: str) -> _Reader:
     except ValueError as error:
         if isinstance(error, FileError):
             raise
+        if isinstance(error, UnicodeError):
+            raise FileError(
+                "The name of the file is not UTF-8, which the `array_record` library cannot open. "
+                "Rename the file.",
+                path=file.ref.path,
+            ) from None
         raise PlanError(f"`reader_options` are not valid: {error}") from error
     if not reader.ok():
         if file.read_one(0, min(len(_MAGIC), file.ref.size)) != _MAGIC:

@@ -65,7 +65,7 @@ class JsonLinesSource:
         records: list[Element] = []
         try:
             records.extend(map(_parse, lines))  # keeps the records before an exception
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             row = len(records)
             raise _describe_error(
                 error, lines[row], file.ref.path, int(starts[row]), int(within[row])
@@ -90,6 +90,8 @@ def _check_first_line(file: File, start: int, stop: int) -> None:
     line = str(file.read_one(start, stop), "utf-8", "replace").rstrip()
     try:
         _decode(line)
+    except RecursionError:
+        return  # an error when this record is read
     except json.JSONDecodeError as error:
         if error.pos < len(line):
             return  # the line is damaged, which is an error when this record is read
@@ -104,12 +106,14 @@ def _check_first_line(file: File, start: int, stop: int) -> None:
 
 
 def _describe_error(
-    error: ValueError, line: bytes, path: str, start: int, record: int
+    error: ValueError | RecursionError, line: bytes, path: str, start: int, record: int
 ) -> FileError:
     """Return an error with the byte of the file where a line stops being JSON."""
     reason, offset = str(error), 0
     if isinstance(error, UnicodeDecodeError):
         reason, offset = f"not UTF-8: {error.reason}", error.start
+    elif isinstance(error, RecursionError):
+        reason = "too many arrays and objects inside each other"
     elif isinstance(error, json.JSONDecodeError):
         reason, offset = error.msg, len(error.doc[: error.pos].encode("utf-8", "surrogatepass"))
     return CorruptFileError(

@@ -25,8 +25,8 @@ _ZEROS = bytes(_BLOCK_BYTES)
 _WINDOW_BYTES = 32 * 1024
 """Bytes to read from a local file at a time: they may contain the next header."""
 
-_MAX_PADDING_BYTES = 64 * 1024
-"""Bytes to check at the end: writers pad an archive with zeros, usually to a multiple of 10,240."""
+_PADDING_WINDOW_BYTES = 64 * 1024
+"""Bytes to check at a time: writers pad an archive with zeros, usually to a multiple of 10,240."""
 
 _REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 _WITHOUT_DATA = (
@@ -86,11 +86,16 @@ def read_members(file: File) -> Iterator[Member]:
                 yield Member(str(name, *ENCODING), offset, start, stop)
             for_next = {}
         offset = stop + -stop % _BLOCK_BYTES
-    padding = reader.read(offset, min(_MAX_PADDING_BYTES, file.ref.size - offset))
-    if padding.strip(b"\x00"):
+    # To the end of the file: a hole of zeros inside an archive looks like its end.
+    while offset < file.ref.size:
+        padding = reader.read(offset, min(_PADDING_WINDOW_BYTES, file.ref.size - offset))
+        if not padding.strip(b"\x00"):
+            offset += len(padding)
+            continue
         raise CorruptFileError(
             "There are more data after the end of the archive. If archives were concatenated, pass "
-            "them one by one, or join them with `tar --concatenate`.",
+            "them one by one, or join them with `tar --concatenate`. Otherwise a part of the "
+            "archive is zeros: copy it again.",
             path=file.ref.path,
             offset=offset,
         )

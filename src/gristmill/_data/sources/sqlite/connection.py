@@ -10,6 +10,9 @@ from typing import final
 
 from gristmill.errors import CorruptFileError, FileError, FormatError, PlanError
 
+_STEPS_PER_CHECK = 1_000_000
+"""Instructions of SQLite's virtual machine, some tens of milliseconds, between two checks."""
+
 
 @final
 class Database:
@@ -43,16 +46,29 @@ class Database:
             finally:
                 idle.append(connection)
         except (sqlite3.Error, sqlite3.Warning) as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+                raise KeyboardInterrupt from error
             raise translate_error(error, str(self.path)) from error
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode=ro",
             uri=True,
             timeout=self._timeout_s,
             isolation_level=None,
             check_same_thread=False,  # only one thread uses a connection at a time
         )
+        # A view or an index of a stranger's database may call only functions without side effects.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        # SQLite runs a query without returning to Python, which could not react to Ctrl-C. An
+        # exception in the handler, such as `KeyboardInterrupt`, interrupts the query.
+        connection.set_progress_handler(_keep_on, _STEPS_PER_CHECK)
+        return connection
+
+
+def _keep_on() -> int:
+    """Do nothing: Python calls signal handlers before it calls this."""
+    return 0
 
 
 def _close(idle: dict[int, list[sqlite3.Connection]]) -> None:

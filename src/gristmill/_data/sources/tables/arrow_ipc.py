@@ -24,6 +24,7 @@ from gristmill._data.sources.tables.table import TableSource
 from gristmill._data.sources.tables.table_files import ChunkSpec, Layout, TableFiles, group_chunks
 from gristmill._io.file import describe_files
 from gristmill._io.paths import Paths, find_files
+from gristmill.errors import CorruptFileError
 from gristmill.options import StorageOptions
 
 _WANTED_BY = "`ArrowSource`"
@@ -170,6 +171,16 @@ class ArrowFiles(TableFiles):
         with translate_arrow_errors(file.ref.path, _FORMAT_NAME):
             schema = pa.ipc.read_schema(pa.py_buffer(file.read_one(*messages.schema)))
             check_names(schema.names, file.ref.path)
+            num_nodes = sum(_num_nodes(field.type) for field in schema)
+            has_dictionary = any(_has_dictionary(field.type) for field in schema)
+        if (messages.batches and messages.nulls.shape[1] != num_nodes) or (
+            messages.dictionaries and not has_dictionary
+        ):
+            raise CorruptFileError(
+                "The record batches of the Arrow file do not have the columns of its schema. Copy "
+                "or write it again.",
+                path=file.ref.path,
+            )
         return _FileDetail(messages, schema)
 
 
@@ -190,6 +201,16 @@ def _num_nodes(arrow_type: ArrowType) -> int:
     if isinstance(arrow_type, load_pyarrow(_WANTED_BY).BaseExtensionType):
         return _num_nodes(arrow_type.storage_type)
     return 1 + sum(_num_nodes(arrow_type.field(n).type) for n in range(arrow_type.num_fields))
+
+
+def _has_dictionary(arrow_type: ArrowType) -> bool:
+    """Return whether a column, or an array inside it, is stored with a dictionary."""
+    pa = load_pyarrow(_WANTED_BY)
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return _has_dictionary(arrow_type.storage_type)
+    return pa.types.is_dictionary(arrow_type) or any(
+        _has_dictionary(arrow_type.field(n).type) for n in range(arrow_type.num_fields)
+    )
 
 
 def check_offsets(array: ArrowArray) -> None:

@@ -26,6 +26,8 @@ _CONTINUATION = b"\xff\xff\xff\xff"
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 _WINDOW_BYTES = 64 * 1024
 """Bytes to read at a time for metadata, which mostly take a few hundred."""
+_MAX_GAP_BYTES = 64
+"""Between two messages there may be padding, or the mark of an end, but not another message."""
 
 
 class Messages(NamedTuple):
@@ -72,13 +74,30 @@ def _from_footer(file: File) -> Messages:
         [start for start, _, _ in batches], [start + length for start, length, _ in batches]
     )
     schema_stop, _ = _MessageReader(file).read(8)
+    _check_coverage(schema_stop, [*dictionaries, *batches], size - 10 - length)
+    messages = [_parse_metadata(data) for data in metadata]
+    if any(message.number(1, "B") != _BATCH for message in messages):
+        raise _damaged(file)
     return _as_messages(
         (8, schema_stop),
         [(start, start + length + body) for start, length, body in dictionaries],
         [(start, start + length + body) for start, length, body in batches],
-        [_parse_metadata(data).table(2) for data in metadata],
+        [message.table(2) for message in messages],
         is_stream=False,
     )
+
+
+def _check_coverage(start: int, blocks: list[tuple[int, ...]], stop: int) -> None:
+    """Raise unless the messages that a footer lists fill the file between the schema and itself.
+
+    A message that the footer does not list would be lost without a trace.
+    """
+    for begin, num_metadata_bytes, num_body_bytes in sorted(blocks):
+        if not 0 <= begin - start < _MAX_GAP_BYTES:
+            raise struct.error
+        start = begin + num_metadata_bytes + num_body_bytes
+    if not 0 <= stop - start < _MAX_GAP_BYTES:
+        raise struct.error
 
 
 def _from_stream(file: File, magic: bytes) -> Messages:
@@ -90,6 +109,8 @@ def _from_stream(file: File, magic: bytes) -> Messages:
         while offset < file.ref.size:
             stop, message = reader.read(offset)
             if message is None:  # the end of the stream
+                if stop != file.ref.size:
+                    raise struct.error
                 break
             header_type = message.number(1, "B")
             found[header_type].append((offset, stop))
@@ -105,6 +126,8 @@ def _from_stream(file: File, magic: bytes) -> Messages:
             "of an Arrow file nor of an Arrow stream.",
             path=file.ref.path,
         )
+    if len(found[_SCHEMA]) > 1:
+        raise _damaged(file)
     return _as_messages(
         found[_SCHEMA][0], found[_DICTIONARY], found[_BATCH], headers, is_stream=True
     )

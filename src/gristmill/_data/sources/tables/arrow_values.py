@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._base.extras import load_extra
-from gristmill.errors import CorruptFileError, FormatError, GristmillError
+from gristmill.errors import CorruptFileError, FileError, FormatError, GristmillError
 from gristmill.types import AnyArray, AnyDType, Element, Indices
 
 # pyarrow is optional, so its classes cannot be named here.
@@ -321,12 +321,25 @@ def translate_arrow_errors(path: str, format_name: str) -> Generator[None]:
             "Install a newer version, or write the file again.",
             path=path,
         ) from error
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise as_system_error(error, path) from error
         raise CorruptFileError(
             f"The {format_name} is damaged or truncated: {_first_line(error)}. Copy or write it "
             "again.",
             path=path,
         ) from error
+
+
+def as_system_error(error: OSError, path: str) -> FileError:
+    """Return an error of the system, such as too many threads, that does not blame the file."""
+    if isinstance(error, FileError):
+        return error
+    return FileError(
+        f"The system does not let pyarrow read the file: {error.strerror or error}. Check the "
+        "limits of this process, for example with `ulimit -a`.",
+        path=path,
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -49,10 +49,11 @@ def select(
 
 def check_names(names: Sequence[str], path: str) -> None:
     """Raise if a file has no columns, or two of the same name, which a dict cannot hold."""
-    duplicates = [name for position, name in enumerate(names) if name in names[:position]]
-    if duplicates:
+    seen: set[str] = set()
+    duplicate = next((name for name in names if name in seen or seen.add(name)), None)
+    if duplicate is not None:
         raise FormatError(
-            f"There are several columns named {duplicates[0]!r}, but a record can have only one. "
+            f"There are several columns named {duplicate!r}, but a record can have only one. "
             "Rename the others.",
             path=path,
         )
@@ -69,7 +70,8 @@ def check_selected(argument: str, selected: Iterable[str], names: Sequence[str],
         names: The columns of the file.
         path: The file, for the error.
     """
-    missing = [name for name in selected if name not in names]
+    known = set(names)
+    missing = [name for name in selected if name not in known]
     if missing:
         raise PlanError(
             f"`{argument}` names {', '.join(map(repr, missing))}, but the columns of "

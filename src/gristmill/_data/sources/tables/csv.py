@@ -12,6 +12,7 @@ from gristmill._data.sources.record_locator import gather
 from gristmill._data.sources.records.indexed_files import IndexedFiles
 from gristmill._data.sources.tables.arrow_values import (
     ArrowType,
+    as_system_error,
     load_pyarrow,
     translate_arrow_errors,
 )
@@ -112,6 +113,8 @@ class CsvSource:
             data = b"\n".join(file.read(starts, stops))
         try:
             return parser.parse_records(data, len(within))
+        except OSError as error:  # of the system, such as a thread that cannot be started
+            raise as_system_error(error, file.ref.path) from error
         except ValueError:
             pass  # find the record that is wrong
         records: list[Element] = []

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from gristmill._data.sources.file_head import UTF8_BOM
 from gristmill._data.sources.tables.arrow_values import (
     ArrowTable,
     ArrowType,
@@ -104,6 +105,8 @@ def parse(
         skip_invalid: Whether to skip records with another number of fields instead of raising.
     """
     pa, csv = load_pyarrow(_WANTED_BY), load_pyarrow(_WANTED_BY, "pyarrow.csv")
+    if names is not None and data.startswith(UTF8_BOM):
+        data = UTF8_BOM + data  # pyarrow drops one, which here is a character of the first record
     return csv.read_csv(
         pa.BufferReader(data),
         csv.ReadOptions(

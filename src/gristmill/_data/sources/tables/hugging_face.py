@@ -3,14 +3,20 @@
 import json
 import os
 from collections.abc import Sequence
-from typing import final
+from typing import cast, final
 
 from gristmill._data.sources.tables.arrow_ipc import CACHE_BYTES, ArrowFiles
 from gristmill._data.sources.tables.arrow_values import load_pyarrow
 from gristmill._data.sources.tables.table import TableSource
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_file, find_files
-from gristmill.errors import CorruptFileError, FormatError, MissingFileError, PlanError
+from gristmill.errors import (
+    CorruptFileError,
+    FileError,
+    FormatError,
+    MissingFileError,
+    PlanError,
+)
 from gristmill.options import StorageOptions
 from gristmill.types import JsonObject
 
@@ -63,13 +69,7 @@ class HuggingFaceSource(TableSource):
                 "dataset with `datasets` and save it again.",
                 path=split_folder,
             )
-        if "_data_files" not in state:
-            raise FormatError(
-                "The state.json does not list the data files. Save the dataset again with "
-                "`save_to_disk`.",
-                path=split_folder,
-            )
-        paths = [f"{split_folder}/{file['filename']}" for file in state["_data_files"]]
+        paths = [f"{split_folder}/{name}" for name in _data_file_names(state, split_folder)]
         refs = find_files(paths, storage) if paths else ()
         description = repr(os.path.basename(folder))
         if split is not None:
@@ -89,13 +89,49 @@ def _find_split(folder: str, split: str | None, storage: StorageOptions | None) 
                 f"`split` is {split!r}, but {name!r} holds a single dataset. Leave `split` out."
             )
         return folder
-    splits: list[str] = index["splits"]
+    splits = index.get("splits")
+    if not isinstance(splits, list) or not all(isinstance(one, str) for one in splits):
+        raise FormatError(
+            "The dataset_dict.json does not list the splits. Save the dataset again with "
+            "`save_to_disk`.",
+            path=folder,
+        )
+    splits = cast("list[str]", splits)
     if split not in splits:
         raise PlanError(
             f"`split` must be one of the splits in {name!r}, {', '.join(map(repr, splits))}, "
             f"got {split!r}."
         )
+    _check_name(split, folder)
     return f"{folder}/{split}"
+
+
+def _data_file_names(state: JsonObject, folder: str) -> list[str]:
+    """Return the names of the data files, which must be in the folder of their state.json."""
+    listed: object = state.get("_data_files")
+    if not isinstance(listed, list):
+        raise FormatError(
+            "The state.json does not list the data files. Save the dataset again with "
+            "`save_to_disk`.",
+            path=folder,
+        )
+    names: list[str] = []
+    for file in cast("list[object]", listed):
+        name = cast("dict[str, object]", file).get("filename") if isinstance(file, dict) else None
+        names.append(_check_name(name, folder))
+    return names
+
+
+def _check_name(name: object, folder: str) -> str:
+    """Return the name of a file, or raise: a path could refer to any file of this machine."""
+    is_name = isinstance(name, str) and name not in ("", ".", "..")
+    if not is_name or any(separator in name for separator in "/\\\0"):
+        raise FormatError(
+            f"The folder lists {name!r} as one of its files, which is not the name of a file in "
+            "it. Save the dataset again with `save_to_disk`.",
+            path=folder,
+        )
+    return name
 
 
 def _read_json(path: str, storage: StorageOptions | None) -> JsonObject | None:
@@ -107,6 +143,11 @@ def _read_json(path: str, storage: StorageOptions | None) -> JsonObject | None:
             return None
         raise
     try:
-        return json.loads(OpenFiles([ref])[0].read_one(0, ref.size))
-    except ValueError as error:
+        content: object = json.loads(OpenFiles([ref])[0].read_one(0, ref.size))
+    except FileError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"The file is not JSON: {error}.", path=path) from None
+    if not isinstance(content, dict):
+        raise CorruptFileError("The file does not contain a JSON object.", path=path)
+    return cast(JsonObject, content)

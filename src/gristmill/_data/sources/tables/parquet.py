@@ -146,6 +146,7 @@ class _ParquetFiles(TableFiles):
             schema, metadata = reader.schema_arrow, reader.metadata
             check_names(schema.names, path)
             groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+            _check_groups(metadata, groups, path)
             return _Footer(
                 schema,
                 [group.num_rows for group in groups],
@@ -185,6 +186,27 @@ def open_parquet(file: File, wanted_by: str, **options: object) -> ParquetFile:
                 path=file.ref.path,
             ) from error
         raise
+
+
+def _check_groups(metadata: Any, groups: Sequence[Any], path: str) -> None:
+    """Raise if the row groups contradict the rest of the footer."""
+    counts = [group.num_rows for group in groups]
+    types = [metadata.schema.column(leaf).physical_type for leaf in range(metadata.num_columns)]
+    is_valid = (
+        min(counts, default=0) >= 0
+        and sum(counts) == metadata.num_rows
+        and all(group.total_byte_size >= 0 for group in groups)
+        # Reading statistics of another type than the schema's would end the process.
+        and all(
+            group.num_columns == len(types)
+            and all(group.column(leaf).physical_type == kind for leaf, kind in enumerate(types))
+            for group in groups
+        )
+    )
+    if not is_valid:
+        raise CorruptFileError(
+            "The footer of the Parquet file contradicts itself. Copy or write it again.", path=path
+        )
 
 
 def _find_nullable(schema: ArrowSchema, groups: Sequence[Any]) -> set[str]:
