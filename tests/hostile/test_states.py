@@ -55,7 +55,9 @@ PLANS: dict[str, Make] = {
     "repeat": lambda: RepeatIterDataset(numbers(9), num_epochs=5),
     "limit": lambda: LimitIterDataset(numbers(), 50),
     "zip": lambda: ZipIterDataset([numbers(), numbers()]),
-    "mix": lambda: gm.IterDataset.mix([numbers(), WindowShuffleIterDataset(numbers(), 5, seed=2)]),
+    "mix": lambda: gm.IterDataset.mix(
+        [numbers(), WindowShuffleIterDataset(numbers(), window_size=5, seed=2)]
+    ),
     "interleave": lambda: InterleaveIterDataset(
         [gm.MapDataset.range(10), gm.MapDataset.range(20)] * 3, cycle_length=3
     ),

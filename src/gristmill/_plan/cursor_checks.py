@@ -90,7 +90,7 @@ def _check_holding(node: HoldingNode, state: object, has_own_length: bool) -> No
     below, *numbers = fields[: node.state_size]
     check_cursor(node.parent, below, has_own_length=has_own_length)
     if isinstance(node, ConcatSplitNode) and numbers[0] is not None:
-        for cut in _as_list(numbers[0]):
+        for cut in _as_list(numbers[0], len(node.features)):
             start, end = _as_list(cut, 2)
             _check_count(end)
             _check_count(start, at_most=cast("int", end))

@@ -46,8 +46,8 @@ def _refuse_whole_streams(plan: Node) -> None:
     if isinstance(plan, StreamLeafNode | LimitNode):
         raise PlanError(
             f"`{plan.label}`, added at {plan.site}, cannot be distributed over shards: each shard "
-            "would yield all of its elements. Build it from `MapDataset`s without it, or give each "
-            "process its own slice of the data and batch that."
+            "would yield all of its elements. Build the dataset without it, or slice the data in "
+            "each process, as in `ds[shard::num_shards]`, and batch that."
         )
     if not isinstance(plan, RecordsNode):
         for parent in plan.parents:
