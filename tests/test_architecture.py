@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "gristmill"
 LAYERS = [  # low to high: a module imports from its own package, or from a lower row
+    "_addresses",  # what no message may show
     "types errors",
     "_base",
     "options",  # checked by `_base`, read by everything above

@@ -29,6 +29,8 @@ GristmillWarning (UserWarning)        the pipeline works, but probably not as in
 Exceptions from user code are never wrapped: they keep their type and gain a note.
 """
 
+from gristmill._addresses import strip_credentials
+
 
 class GristmillError(Exception):
     """Base class of the errors that gristmill itself raises."""
@@ -73,7 +75,7 @@ class SourceError(GristmillError, RuntimeError):
 
 
 class FileError(GristmillError, OSError):
-    """A file cannot be read. The arguments are also attributes.
+    """A file cannot be read. The arguments are also attributes, without any credentials.
 
     >>> error = CorruptFileError("The checksum differs.", path="a.tfrecord", offset=12, record=0)
     >>> print(error)
@@ -94,11 +96,20 @@ class FileError(GristmillError, OSError):
         offset: int | None = None,
         record: int | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = strip_credentials(message)
+        super().__init__(self.message)
         self.path = path
         self.offset = offset
         self.record = record
+
+    @property
+    def path(self) -> str | None:
+        """The path or address of the file, if known, without credentials."""
+        return self._path
+
+    @path.setter
+    def path(self, path: str | None) -> None:
+        self._path = None if path is None else strip_credentials(path)
 
     def __str__(self) -> str:
         fields = [

@@ -178,10 +178,11 @@ class StorageOptions:
         num_retries: How often one request is retried.
         timeout_s: The time limit of one request of a few megabytes, in seconds.
         read_ahead_bytes: How many bytes to prefetch of files that are read from front to back.
-        cache_dir: A folder to cache downloaded data in. Several processes may share it. By default
+        cache_dir: A folder to cache downloaded data in, in its subfolder `gristmill-cache`; other
+            files in it are left alone. Several processes may share it. By default
             nothing is cached, except for files of formats that can only be read from a local disk
             (ArrayRecord, SQLite): these go to `gristmill/files` in the user's cache folder.
-        cache_bytes: The size limit of the cache folder. The least recently used data is removed
+        cache_bytes: The size limit of the cached data. The least recently used data is removed
             first.
         filesystem: Options for fsspec: keys, endpoints, `{"anon": True}`. Not shown by `repr`.
     """
@@ -200,7 +201,8 @@ class StorageOptions:
             raise PlanTypeError(f"`cache_dir` must be a path, got {folder!r}.")
         options: Any = self.filesystem
         if not isinstance(options, Mapping):
-            raise PlanTypeError(f"`filesystem` must be a dict of fsspec options, got {options!r}.")
+            kind = type(options).__name__  # not the value: it may be a secret
+            raise PlanTypeError(f"`filesystem` must be a dict of fsspec options, got a `{kind}`.")
         _set_fields(
             self,
             num_parallel=as_int("num_parallel", self.num_parallel, minimum=1),

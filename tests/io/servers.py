@@ -134,6 +134,11 @@ def omits_length(exchange: "Exchange") -> None:
     exchange.send(exchange.correct_response(), with_length=False)
 
 
+def omits_length_and_ignores_range(exchange: "Exchange") -> None:
+    """Respond with the whole file, and nothing in the headers that reports its size."""
+    exchange.send(exchange.correct_response(ranged=False), with_length=False)
+
+
 def waits_for(num_requests: int, *, timeout_s: float = TIMEOUT_S) -> Fault:
     """Respond correctly, but only once `num_requests` are in flight at the same time."""
 
@@ -408,6 +413,21 @@ class Exchange:
         self._body = body
         self.server = cast("FaultyServer", handler.server)
         self.method = handler.command
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the request."""
+        return dict(self._handler.headers.items())
+
+    def send_endlessly(self, response: Response, *, at_most: int) -> int:
+        """Send the head of a response, and zeros until the client disconnects; return how many."""
+        self._send_head(response, with_length="Content-Length" in response.headers)
+        self._handler.close_connection = True
+        num_sent = 0
+        with contextlib.suppress(ConnectionError):
+            while num_sent < at_most:
+                num_sent += self._handler.connection.send(bytes(2**16))
+        return num_sent
 
     def correct_response(self, *, ranged: bool = True) -> Response:
         """Return the correct response, or the one to the same request without a range."""

@@ -31,7 +31,7 @@ class Lines:
     def __call__(self, file: File) -> dict[str, Any]:
         self.num_built += 1
         data = np.frombuffer(b"".join(file.chunks()), np.uint8)
-        return {"starts": np.flatnonzero(data == 10) + 1, "size": np.array(len(data))}
+        return {"begins": np.flatnonzero(data == 10) + 1, "size": np.array(len(data))}
 
 
 @pytest.fixture
@@ -50,11 +50,11 @@ def open_one(path: Path | str, storage: StorageOptions | None = None) -> File:
 
 
 def assert_correct(index: dict[str, Any], data: bytes) -> None:
-    assert sorted(index) == ["size", "starts"]
+    assert sorted(index) == ["begins", "size"]
     assert index["size"] == len(data)
     expected = [offset + 1 for offset, byte in enumerate(data) if byte == 10]
-    assert index["starts"].tolist() == expected
-    assert index["starts"].dtype == np.int64
+    assert index["begins"].tolist() == expected
+    assert index["begins"].dtype == np.int64
 
 
 def indexes(folder: Path) -> list[Path]:

@@ -43,6 +43,7 @@ from tests.io.servers import (
     ignores_range,
     never,
     omits_length,
+    omits_length_and_ignores_range,
     on_first_attempts,
     only_for,
     resets_midway,
@@ -393,7 +394,7 @@ def test_a_store_that_does_not_exist_is_an_error(kind: str):
 
 
 def test_a_store_that_reports_no_size_is_an_error(serve_http: Serve):
-    store = serve_http({"a.bin": DATA}, always(omits_length))
+    store = serve_http({"a.bin": DATA}, always(omits_length_and_ignores_range))
     with pytest.raises(
         StoreError, match=r"does not report the size of the file.* Download it first"
     ):

@@ -153,7 +153,8 @@ def test_the_error_of_a_store_that_returns_too_little_names_the_sizes(serve: Ser
     store = serve({"a.bin": DATA})
     file = open_one(store.url("a.bin"), store.storage(num_retries=1))
     store.server.faults = always(returns_less)
-    with pytest.raises(StoreError, match=r"got 50 bytes of the 100 requested"):
+    expected = r"got 50 bytes of the 100 requested|sent 'bytes 0-49/.*0-99 was requested"
+    with pytest.raises(StoreError, match=expected):
         file.read_one(0, 100)
 
 

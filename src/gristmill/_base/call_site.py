@@ -5,6 +5,7 @@ import os
 import warnings
 from pathlib import Path
 
+from gristmill._addresses import strip_credentials
 from gristmill.errors import GristmillWarning
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
@@ -22,7 +23,7 @@ def call_site() -> str:
 def warn_user(message: str) -> None:
     """Issue a `GristmillWarning` that points at the user's line."""
     file, line = _user_line()
-    warnings.warn_explicit(message, GristmillWarning, file, line)
+    warnings.warn_explicit(strip_credentials(message), GristmillWarning, file, line)
 
 
 def _user_line() -> tuple[str, int]:

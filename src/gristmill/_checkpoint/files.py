@@ -75,6 +75,11 @@ def read_state(folder: Path, like: SavedState) -> SavedState:
 def _parsed(path: Path, parse: Callable[[str], SavedState]) -> SavedState:
     try:
         return parse(path.read_text())
+    except UnicodeDecodeError as error:
+        raise StateError(
+            f"The state in {path} is corrupt: byte {error.start} is not UTF-8. Restore an earlier "
+            "checkpoint."
+        ) from None
     except StateError as error:
         error.add_note(f"The state is in {path}.")
         raise

@@ -26,6 +26,11 @@ from gristmill.types import Cursor, JsonObject
 
 VERSION = 1
 
+MAX_SHARDS = 2**16
+"""A state of more shards is corrupt: it would take more memory than any run needs."""
+
+_MAX_RESHARDS = 2**10
+
 
 @final
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ def decode_state(state: Any, description: Description | None) -> State:
         return _read(body)
     except StateError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, MemoryError):
         raise StateError(
             "The state is corrupt: some fields are missing. Restore an earlier checkpoint."
         ) from None
@@ -105,12 +110,14 @@ def _pack(cursors: Sequence[Cursor]) -> JsonObject:
 
 
 def _unpack(packed: JsonObject) -> tuple[Cursor, ...]:
+    if type(packed["shards"]) is not int or not 1 <= packed["shards"] <= MAX_SHARDS:
+        raise ValueError(packed["shards"])
     if "each" in packed:
         cursors = (tuple(packed["each"]),) * packed["shards"]
     else:
         cursors = tuple(tuple(cursor) for cursor in packed["cursors"])
-    if not cursors or len(cursors) != packed["shards"]:
-        raise ValueError(packed)
+    if len(cursors) != packed["shards"]:
+        raise ValueError(len(cursors))
     return cursors
 
 
@@ -119,14 +126,18 @@ def _read(body: JsonObject) -> State:
     cursors = _unpack(body["cursors"]) if is_gathered else (tuple(body["cursor"]),)
     skipped: list[list[JsonObject]] = body["skipped"] if is_gathered else [body["skipped"]]
     skipped = skipped or [[]] * len(cursors)
+    history = body.get("taken", [])
+    is_contiguous = body.get("contiguous", False)
+    if len(history) > _MAX_RESHARDS or type(is_contiguous) is not bool:
+        raise ValueError(len(history), is_contiguous)
     return State(
         positions=tuple(
             Position(cursor, tuple(_read_skip(**entry) for entry in some))
             for cursor, some in zip(cursors, skipped, strict=True)
         ),
         shard=None if is_gathered else _read_shard(*body["shard"]),
-        shard_history=tuple(_unpack(packed) for packed in body.get("taken", ())),
-        is_contiguous=body.get("contiguous", False),
+        shard_history=tuple(_unpack(packed) for packed in history),
+        is_contiguous=is_contiguous,
     )
 
 
@@ -139,7 +150,11 @@ def _read_shard(index: object, count: object) -> tuple[int, int]:
 def _read_skip(cursor: list[int], **record: Any) -> tuple[Cursor, SkippedRecord]:
     if not all(type(number) is int for number in cursor):
         raise TypeError(cursor)
-    return tuple(cursor), SkippedRecord(**record)
+    entry = SkippedRecord(**record)
+    is_number = type(entry.position) is int and type(entry.record) in (int, type(None))
+    if not is_number or type(entry.step) is not str or type(entry.error) is not str:
+        raise TypeError(record)
+    return tuple(cursor), entry
 
 
 def parse_body(state: object) -> JsonObject:
@@ -160,11 +175,15 @@ def parse_body(state: object) -> JsonObject:
         raise not_a_gristmill_state(found)
     if found["gristmill"] != VERSION:
         raise StateError(
-            f"The state has version {found['gristmill']}, but this gristmill reads {VERSION}. "
-            "Use the release that wrote it."
+            f"The state has version {str(found['gristmill'])[:20]}, but this gristmill reads "
+            f"{VERSION}. Use the release that wrote it."
         )
     checksum = found.pop("checksum", None)
-    if checksum != _checksum(found):
+    try:
+        is_intact = checksum == _checksum(found)
+    except (RecursionError, MemoryError):  # nested deeper than any state
+        is_intact = False
+    if not is_intact:
         raise StateError(
             "The state is corrupt: its checksum does not match. Restore an earlier checkpoint."
         )
@@ -190,7 +209,7 @@ def _checksum(body: JsonObject) -> int:
     try:
         return zlib.crc32(json.dumps(body, sort_keys=True).encode())
     except (TypeError, ValueError):  # the state of a user's iterator need not be JSON
-        return zlib.crc32(repr(body).encode())
+        return zlib.crc32(repr(body).encode(errors="surrogatepass"))
 
 
 def _as_json(value: object) -> object:

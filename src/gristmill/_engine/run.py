@@ -12,6 +12,7 @@ from gristmill._engine.grain_cursor import grain_cursor
 from gristmill._engine.inline import inline_plan, inline_settings
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
+from gristmill._plan.cursor_checks import check_cursor
 from gristmill._plan.nodes.base import Node, RecordsNode
 from gristmill._plan.nodes.sampled import SampleNode
 from gristmill._plan.nodes.stream import CustomStreamNode
@@ -20,6 +21,12 @@ from gristmill._plan.sharding import has_contiguous_shards, shard_of
 from gristmill._plan.traverse import bottom_of
 from gristmill.errors import StateError
 from gristmill.types import Cursor
+
+_MALFORMED = (
+    *(TypeError, ValueError, LookupError, AttributeError),
+    *(ArithmeticError, RecursionError, MemoryError),
+)
+"""What a state that does not fit may raise, wherever it is used."""
 
 
 @final
@@ -157,8 +164,9 @@ class Run:
             if position is None:
                 position = Position(start, tuple((start, record) for record in skipped))
             self._check(position.cursor, start, bottom_of(plan))
+            check_cursor(plan, position.cursor)
             stream.seek(position)
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        except _MALFORMED as error:
             if isinstance(error, StateError):
                 raise
             raise StateError(

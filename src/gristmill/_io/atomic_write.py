@@ -2,10 +2,10 @@
 
 import os
 import uuid
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 Buffer: TypeAlias = "bytes | memoryview[int]"
 
@@ -21,12 +21,19 @@ def write_atomically(path: Path, buffers: Iterable[Buffer]) -> None:
     ...     Path(folder, "new", "file").read_bytes()
     b'ab'
     """
+    with atomic_writer(path) as file:
+        for buffer in buffers:
+            file.write(buffer)
+
+
+@contextmanager
+def atomic_writer(path: Path) -> Generator[IO[bytes]]:
+    """Yield a temporary file that is renamed to `path` if the `with` block ends without error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".part-{uuid.uuid4().hex}")
     try:
         with open(temporary, "xb") as file:  # follows the umask; `mkstemp` makes private files
-            for buffer in buffers:
-                file.write(buffer)
+            yield file
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):

@@ -1,33 +1,52 @@
 """Cache data read from remote stores in a local folder of limited size.
 
-    FOLDER/3f/3f9a...                one remote file: the hash of its address and version
-                  /00000007          one block of it, after a checksum
-                  /whole/train.ar    all of it, for libraries that can only read local files
+    FOLDER/CACHEDIR.TAG              marks a folder that this module created
+          /3f/3f9a...                one remote file: the hash of its address and version
+                     /00000007       one block of it, after a checksum
+                     /whole/train.ar all of it, for libraries that can only read local files
+
+FOLDER is a subfolder of the one that the user chose. Only files with names like these are counted
+and removed, and only in a folder with the mark, so that no file of the user is ever deleted.
 
 Several processes may share the folder. Files appear atomically, by renaming, and may disappear at
 any time, which is the same as if they had never been cached.
 """
 
-import fcntl
 import hashlib
 import os
+import re
+import stat
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TypeAlias, final
 
 from gristmill._base.progress import progress
-from gristmill._io.atomic_write import write_atomically
+from gristmill._io.atomic_write import atomic_writer, write_atomically
 from gristmill._io.file import FileRef
+from gristmill._io.file_lock import lock_exclusively
+from gristmill._io.http import Sink
+from gristmill._io.safe_files import make_private_folder, open_regular_file, read_regular_file
 from gristmill.errors import FileError, PlanError
 
 BLOCK_BYTES = 2**20
 
+_SUBFOLDER = "gristmill-cache"
+_MARK_NAME = "CACHEDIR.TAG"
+_MARK = (
+    b"Signature: 8a477f597d28d172789f06886806bc55\n"
+    b"# A cache of gristmill, which deletes the oldest files in it. See https://bford.info/cachedir/.\n"
+)
+"""The content of the mark. Backup programs skip folders with this signature."""
+
+_FILE_FOLDER = re.compile(r"[0-9a-f]{2}/[0-9a-f]{32}")
+_BLOCK_NAME = re.compile(r"[0-9]{8,}")
 _CHECKSUM_BYTES = 4
-_MAX_NAME_LENGTH = 100
+_COUNTER_BYTES = 8
+_MAX_NAME_BYTES = 100
 _EVICTION_TARGET = 0.9
 """A full folder is reduced to this share of its limit, so that not every block evicts another."""
 
@@ -39,14 +58,21 @@ ReadRanges: TypeAlias = Callable[[list[int], list[int]], list[bytes]]
 
 
 def cache_folder() -> Path:
-    """Return the folder of this user for data that can be recreated."""
+    """Return the folder of this user for data that can be recreated.
+
+    Raises:
+        PermissionError: If the user has no home folder, and the folder among the temporary files
+            was made by another user or is open to others.
+    """
     chosen = os.environ.get("XDG_CACHE_HOME")
     if chosen:
         return Path(chosen) / "gristmill"
     try:
         return Path.home() / ".cache" / "gristmill"
     except RuntimeError:  # a user without a home folder
-        return Path(tempfile.gettempdir()) / f"gristmill-{os.getuid()}"
+        folder = Path(tempfile.gettempdir()) / f"gristmill-{os.getuid()}"
+        make_private_folder(folder)
+        return folder
 
 
 @final
@@ -54,9 +80,10 @@ class BlockCache:
     """The cached blocks of one remote file."""
 
     def __init__(self, ref: FileRef) -> None:
-        self._folder = _file_folder(ref)
+        root = _cache_root(ref)
+        self._folder = _file_folder(ref, root)
         self._size = ref.size
-        self._quota = _DiskQuota(_cache_root(ref), ref.storage.cache_bytes)
+        self._quota = _DiskQuota(root, ref.storage.cache_bytes)
 
     def reader(self, read: ReadRanges) -> ReadRanges:
         """Return a function that reads ranges, calling `read` only for blocks not in the cache."""
@@ -81,7 +108,7 @@ class BlockCache:
     def _load(self, number: int) -> bytes | None:
         path = self._path(number)
         try:
-            data = path.read_bytes()
+            data = read_regular_file(path, max_bytes=BLOCK_BYTES + _CHECKSUM_BYTES)
             os.utime(path)  # mark as recently used
         except OSError:
             return None
@@ -100,61 +127,73 @@ class BlockCache:
         return self._folder / f"{number:08d}"
 
 
-def download(ref: FileRef, chunks: Callable[[], Iterable[bytes]]) -> Path:
+def download(ref: FileRef, fetch: Callable[[Sink], None]) -> Path:
     """Return the path of a local copy of a remote file, downloading it if it is not cached.
 
     Args:
         ref: The remote file.
-        chunks: Called to download the file; returns its bytes from front to back.
+        fetch: Downloads the file: writes its bytes from front to back.
 
     Raises:
         FileError: If the cache folder cannot be written.
-        PlanError: If the file is larger than the limit of the cache folder.
+        PlanError: If the file is larger than the limit of the cache folder, or the cache folder
+            holds files of others.
     """
-    path = _file_folder(ref) / "whole" / (ref.name[:_MAX_NAME_LENGTH] or "file")
     try:
-        return _download_once(ref, path, chunks)
+        root = _cache_root(ref)
+        _mark_as_cache(root)  # before anything else is in it
+        path = _file_folder(ref, root) / "whole" / _file_name(ref)
+        return _download_once(ref, path, _DiskQuota(root, ref.storage.cache_bytes), fetch)
     except OSError as error:
         if isinstance(error, FileError):
             raise
         raise FileError(
-            f"The whole file must be downloaded, and {path.parent} cannot be written: "
+            "The whole file must be downloaded, and the cache folder cannot be written: "
             f"{error.strerror or error}. Free some space there, or choose another `cache_dir` in "
             "`StorageOptions`.",
             path=ref.path,
         ) from error
 
 
-def _download_once(ref: FileRef, path: Path, chunks: Callable[[], Iterable[bytes]]) -> Path:
+def _download_once(
+    ref: FileRef, path: Path, quota: "_DiskQuota", fetch: Callable[[Sink], None]
+) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _exclusive_lock(path.parent / ".lock"):  # one process downloads, the others wait
-        if not path.exists() or path.stat().st_size != ref.size:
-            quota = _DiskQuota(_cache_root(ref), ref.storage.cache_bytes)
+        if not _is_complete(path, ref.size):
             with quota.reserve(ref.size) as is_reserved:
                 if not is_reserved:
                     raise PlanError(
-                        f"The whole of {ref.path} must be downloaded, and its {ref.size:,} bytes "
-                        f"exceed `cache_bytes`, {ref.storage.cache_bytes:,}. Raise it in "
+                        f"The whole of {ref.address} must be downloaded, and its {ref.size:,} "
+                        f"bytes exceed `cache_bytes`, {ref.storage.cache_bytes:,}. Raise it in "
                         "`StorageOptions`."
                     )
-            with progress(f"Downloading {path.name}", total=ref.size, unit="B") as advance:
-                write_atomically(path, _report_progress(chunks(), advance))
+            with (
+                progress(f"Downloading {path.name}", total=ref.size, unit="B") as advance,
+                atomic_writer(path) as file,
+            ):
+                fetch(Sink(file, advance))
+                if file.tell() != ref.size:  # words: a method of file objects
+                    raise FileError("The download ended early. Try again.", path=ref.path)
         with suppress(OSError):  # mark as recently used, and keep the modification time
             os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
     return path
 
 
-def _report_progress(chunks: Iterable[bytes], advance: Callable[[int], None]) -> Iterator[bytes]:
-    for chunk in chunks:
-        yield chunk
-        advance(len(chunk))
+def _is_complete(path: Path, size: int) -> bool:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == size
 
 
 @contextmanager
 def _exclusive_lock(path: Path) -> Generator[IO[bytes]]:
     """Hold an exclusive lock on a file, and yield the file, while the `with` block runs."""
-    with open(path, "a+b") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    descriptor = open_regular_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    with open(descriptor, "a+b") as lock:
+        lock_exclusively(lock, path)
         yield lock
 
 
@@ -169,14 +208,45 @@ def _checksum(block: bytes) -> bytes:
 
 
 def _cache_root(ref: FileRef) -> Path:
+    """Return the folder of the cache. It is marked as one when something is first written."""
     chosen = ref.storage.cache_dir
-    return cache_folder() / "files" if chosen is None else Path(chosen)
+    root = cache_folder() / "files" if chosen is None else Path(chosen) / _SUBFOLDER
+    with suppress(NotADirectoryError, PermissionError, FileNotFoundError):
+        # Listed before the mark is read, because another process may create the cache now.
+        names = [name for name in os.listdir(root) if not name.startswith(".")]
+        if names and not _is_cache(root):
+            raise PlanError(
+                f"The folder {root} was not created by gristmill and is not empty. It would be "
+                "used as a cache, whose oldest files are deleted. Choose another `cache_dir` in "
+                "`StorageOptions`."
+            )
+    return root
 
 
-def _file_folder(ref: FileRef) -> Path:
+def _is_cache(root: Path) -> bool:
+    """Return whether a folder has the mark of a cache of gristmill."""
+    try:
+        return read_regular_file(root / _MARK_NAME, max_bytes=len(_MARK)) == _MARK
+    except OSError:
+        return False
+
+
+def _mark_as_cache(root: Path) -> None:
+    if not _is_cache(root):
+        write_atomically(root / _MARK_NAME, [_MARK])
+
+
+def _file_folder(ref: FileRef, root: Path) -> Path:
     identity = f"{ref.path}\n{ref.size}\n{ref.version}"
-    name = hashlib.sha256(identity.encode()).hexdigest()[:32]
-    return _cache_root(ref) / name[:2] / name
+    name = hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:32]
+    return root / name[:2] / name
+
+
+def _file_name(ref: FileRef) -> str:
+    """Return a name for the local copy, which cannot lead out of its folder or hide there."""
+    printable = "".join(char if char.isprintable() else "_" for char in ref.name)
+    shortened = printable.encode()[-_MAX_NAME_BYTES:].decode(errors="ignore")
+    return f"_{shortened}" if shortened.startswith(".") or not shortened else shortened
 
 
 @final
@@ -185,7 +255,7 @@ class _DiskQuota:
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self._folder = folder
-        self._limit_bytes = limit_bytes
+        self._limit_bytes = limit_bytes - _COUNTER_BYTES - len(_MARK)
 
     @contextmanager
     def reserve(self, num_bytes: int) -> Generator[bool]:
@@ -197,15 +267,15 @@ class _DiskQuota:
         if num_bytes > self._limit_bytes:
             yield False
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
+        _mark_as_cache(self._folder)
         with _exclusive_lock(self._folder / ".used") as counter:
             counter.seek(0)
-            count = counter.read()
+            count = counter.read(_COUNTER_BYTES)
             used_bytes = int.from_bytes(count, "little") if count else self._limit_bytes
             if used_bytes + num_bytes > self._limit_bytes:
                 used_bytes = self._evict(num_bytes)  # counts the files, as some may be gone
             counter.truncate(0)
-            counter.write((used_bytes + num_bytes).to_bytes(8, "little"))
+            counter.write((used_bytes + num_bytes).to_bytes(_COUNTER_BYTES, "little"))
             counter.flush()
             yield True
 
@@ -224,11 +294,24 @@ class _DiskQuota:
 
 
 def _files_in(folder: Path) -> Iterator[tuple[float, int, str]]:
-    """Yield the access time, the size and the path of each file that counts or may be evicted."""
+    """Yield the access time, the size and the path of each file that counts or may be evicted.
+
+    Anything that this module does not write is not touched, and links are not followed.
+    """
     for parent, _, names in os.walk(folder):
+        place = os.path.relpath(parent, folder)
         for name in names:
             path = os.path.join(parent, name)
             with suppress(OSError):
-                found = os.stat(path)
-                if not name.startswith(".") or time.time() - found.st_mtime > _STALE_TEMP_FILE_S:
+                found = os.lstat(path)
+                if stat.S_ISREG(found.st_mode) and _is_own(place, name, found.st_mtime):
                     yield found.st_atime, found.st_size, path
+
+
+def _is_own(place: str, name: str, changed: float) -> bool:
+    """Return whether a file is cached data, or a temporary file that a killed process left."""
+    if name.startswith(".part-"):
+        return _FILE_FOLDER.match(place) is not None and time.time() - changed > _STALE_TEMP_FILE_S
+    if place.endswith(f"{os.sep}whole"):
+        return _FILE_FOLDER.match(place) is not None and name != ".lock"
+    return _FILE_FOLDER.fullmatch(place) is not None and _BLOCK_NAME.fullmatch(name) is not None

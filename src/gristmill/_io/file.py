@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from gristmill._addresses import strip_credentials
 from gristmill.options import StorageOptions
 from gristmill.types import Indices
 
@@ -60,7 +61,7 @@ class FileRef:
     """A file as it was found.
 
     Attributes:
-        path: The local path, or the address in a store.
+        path: The local path, or the address in a store, which may contain credentials.
         size: The size in bytes.
         version: A string that changes when the file changes: the modification time, or a tag of
             the store.
@@ -74,11 +75,18 @@ class FileRef:
     is_local: bool
     storage: StorageOptions
 
+    def __repr__(self) -> str:
+        return f"FileRef({self.address!r}, size={self.size}, version={self.version!r})"
+
+    @property
+    def address(self) -> str:
+        """The path or address without credentials, for messages."""
+        return self.path if self.is_local else strip_credentials(self.path)
+
     @property
     def name(self) -> str:
         """The file name, without the query of an address, which may contain secrets."""
-        path = self.path if self.is_local else self.path.partition("?")[0]
-        return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        return self.address.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
 
 def describe_files(refs: Sequence[FileRef]) -> str:

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from gristmill._base.progress import progress
 from gristmill._io.atomic_write import write_atomically
 from gristmill._io.cache import cache_folder
 from gristmill._io.file import File, FileRef
+from gristmill._io.index_checks import are_within, identity_of, is_trusted
+from gristmill._io.safe_files import read_regular_file
 from gristmill.types import AnyArray, Indices
 
 INDEX_SUFFIX = ".gristmill-index"
@@ -22,7 +25,11 @@ INDEX_SUFFIX = ".gristmill-index"
 _NAME_PREFIX = "array "
 """In front of each array name, because some names are also parameters of `np.savez`."""
 
-_MAGIC = b"gristmill index 1\n"
+_MAGIC = b"gristmill index 2\n"
+
+_MIN_LIMIT_BYTES = 2**24
+_MAX_GROWTH = 256
+"""An index has at most this many bytes for each byte of its file, beyond the minimum."""
 
 Arrays: TypeAlias = Mapping[str, AnyArray]
 Header: TypeAlias = Mapping[str, str | int]
@@ -39,10 +46,15 @@ def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[s
         kind: What the index holds. A file may have one index of each kind.
         build: Reads the file and returns the named arrays of the index.
     """
-    header = {"kind": kind, "size": file.ref.size, "version": file.ref.version}
+    header = {
+        "kind": kind,
+        "size": file.ref.size,
+        "version": file.ref.version,
+        "identity": identity_of(file),
+    }
     paths = _index_paths(file.ref, kind)
     for path in paths:
-        saved = _load(path, header)
+        saved = _load(path, header, file.ref)
         if saved is not None:
             return saved
     with progress(f"Indexing {file.ref.name}", total=file.ref.size, unit="B") as advance:
@@ -88,24 +100,28 @@ class _ProgressFile(File):
 
 def _index_paths(ref: FileRef, kind: str) -> list[Path]:
     """Return where the index of a file may be saved, best first."""
-    folder = cache_folder() / "indexes"
-    if not ref.is_local:
-        return [folder / f"{_hash(ref.path, kind)}{INDEX_SUFFIX}"]
     path = Path(ref.path)
-    return [
-        path.with_name(f"{path.name}.{kind}{INDEX_SUFFIX}"),
-        folder / f"{_hash(str(path.absolute()), kind)}{INDEX_SUFFIX}",
-    ]
+    beside = [path.with_name(f"{path.name}.{kind}{INDEX_SUFFIX}")] if ref.is_local else []
+    try:
+        folder = cache_folder() / "indexes"
+    except OSError:  # no folder that belongs to this user alone
+        return beside
+    address = str(path.absolute()) if ref.is_local else ref.path
+    return [*beside, folder / f"{_hash(address, kind)}{INDEX_SUFFIX}"]
 
 
 def _hash(path: str, kind: str) -> str:
-    return hashlib.sha256(f"{path}\n{kind}".encode()).hexdigest()[:32]
+    name = f"{path}\n{kind}".encode(errors="surrogateescape")
+    return hashlib.sha256(name).hexdigest()[:32]
 
 
-def _load(path: Path, header: Header) -> dict[str, AnyArray] | None:
-    """Return the saved index if it is intact and belongs to this version of the file."""
+def _load(path: Path, header: Header, ref: FileRef) -> dict[str, AnyArray] | None:
+    """Return the saved index if it is intact, belongs to this version of the file, and fits it."""
+    max_bytes = _MIN_LIMIT_BYTES + _MAX_GROWTH * ref.size
     try:
-        data = path.read_bytes()
+        if not is_trusted(path, ref):
+            return None
+        data = read_regular_file(path, max_bytes=max_bytes)
     except OSError:
         return None
     expected = _MAGIC + json.dumps(header).encode() + b"\n"
@@ -113,6 +129,17 @@ def _load(path: Path, header: Header) -> dict[str, AnyArray] | None:
     checksum = data[len(expected) : len(expected) + 4]
     if not data.startswith(expected) or checksum != zlib.crc32(body).to_bytes(4, "little"):
         return None
+    try:
+        arrays = _parse(body)
+    except (ValueError, OSError, LookupError, EOFError, MemoryError, zipfile.BadZipFile):
+        return None
+    return arrays if are_within(arrays, ref.size) else None
+
+
+def _parse(body: "memoryview[int]") -> dict[str, AnyArray]:
+    with zipfile.ZipFile(io.BytesIO(body)) as members:  # nothing is compressed: see `_save`
+        if sum(member.file_size for member in members.infolist()) > len(body):
+            raise ValueError("The arrays are larger than the index.")
     with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
         return {name.removeprefix(_NAME_PREFIX): arrays[name] for name in arrays.files}
 

@@ -13,8 +13,9 @@ from typing import final
 from gristmill._io.byte_ranges import merge_ranges, split_merged
 from gristmill._io.cache import BlockCache, download
 from gristmill._io.file import CHUNK_BYTES, File, FileRef
+from gristmill._io.http import NoRangesError, Sink
 from gristmill._io.local import LocalFile, find_local, folder_error, truncated_error
-from gristmill._io.store import NoRangesError, PendingRequest, get_store, make_ref
+from gristmill._io.store import PendingRequest, get_store, make_ref
 from gristmill.errors import StoreError
 from gristmill.options import StorageOptions
 from gristmill.types import Indices
@@ -33,6 +34,7 @@ class RemoteFile(File):
         self._store.submit_check(ref).result()
         self._cache = None if ref.storage.cache_dir is None else BlockCache(ref)
         self._local_copy: LocalFile | None = None
+        self._has_ranges = True
 
     @property
     def ref(self) -> FileRef:
@@ -44,29 +46,40 @@ class RemoteFile(File):
             if stop > self._ref.size:
                 raise truncated_error(self._ref, start=start, stop=stop, end=self._ref.size)
         read = self._read_ranges if self._cache is None else self._cache.reader(self._read_ranges)
-        if self._local_copy is None:
+        if self._has_ranges:
             try:
                 data = read(merged.starts, merged.stops)
                 return split_merged(merged, data, starts, stops)
             except NoRangesError:
-                self._local_copy = self._download_at_once()
-        return self._local_copy.read(starts, stops)
+                self._has_ranges = False
+        return self._downloaded().read(starts, stops)
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        if self._cache is not None or self._local_copy is not None:
+        if self._cache is not None or not self._has_ranges:
             return self._large_chunks(start, stop)
         return self._chunks(start, stop)
 
     def local_path(self) -> Path:
-        try:
-            return download(self._ref, lambda: self._chunks_by_range(0, None))
-        except NoRangesError:
-            return download(self._ref, lambda: [self._store.read_whole(self._ref)])
+        if self._has_ranges:
+            try:
+                return download(self._ref, self._write_by_range)
+            except NoRangesError:
+                self._has_ranges = False
+        return download(self._ref, self._write_at_once)
 
-    def _download_at_once(self) -> LocalFile:
-        """Download the file in one request, from a server that does not support ranges."""
-        path = download(self._ref, lambda: [self._store.read_whole(self._ref)])
-        return LocalFile(find_local(str(path), self._ref.storage))
+    def _downloaded(self) -> LocalFile:
+        """Return a local copy of the file, for a server that does not support ranges."""
+        if self._local_copy is None:
+            path = download(self._ref, self._write_at_once)
+            self._local_copy = LocalFile(find_local(str(path), self._ref.storage))
+        return self._local_copy
+
+    def _write_by_range(self, sink: Sink) -> None:
+        for chunk in self._chunks_by_range(0, None):
+            sink.write(chunk)
+
+    def _write_at_once(self, sink: Sink) -> None:
+        self._store.read_whole(self._ref, sink)
 
     def _read_ranges(self, starts: list[int], stops: list[int]) -> list[bytes]:
         """Read all ranges at the same time, long ones in several requests."""
@@ -94,6 +107,7 @@ class RemoteFile(File):
                 yield chunk
                 start += len(chunk)
         except NoRangesError:
+            self._has_ranges = False
             yield from self._large_chunks(start, stop)
 
     def _chunks_by_range(self, start: int, stop: int | None) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from gristmill._addresses import strip_credentials
 from gristmill.errors import (
     FileError,
     ForbiddenFileError,
@@ -57,10 +58,21 @@ async def with_retries(
             cause = _root_cause(error)
             permanent = _as_permanent(cause, address)
             if permanent is not None:
-                raise permanent from error
+                raise permanent from _without_secrets(error)
             if attempt == options.num_retries:
-                raise _exhausted(cause, address, options) from error
+                raise _exhausted(cause, address, options) from _without_secrets(error)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _without_secrets(error: Exception) -> Exception | None:
+    """Return an error for the traceback, or `None` if it or one of its causes shows credentials."""
+    link: BaseException | None = error
+    while link is not None:
+        shown = f"{link} {link!r}"
+        if shown != strip_credentials(shown):
+            return None
+        link = link.__cause__ or link.__context__
+    return error
 
 
 def _root_cause(error: Exception) -> Exception:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import datetime
@@ -12,9 +12,10 @@ from typing import Any, TypeAlias, TypeVar, final
 
 from gristmill._base.extras import load_extra
 from gristmill._io.file import FileRef
+from gristmill._io.http import HttpClient, NoRangesError, Sink, http_options, is_http
 from gristmill._io.local import changed_error
 from gristmill._io.retry import with_retries
-from gristmill.errors import FileError, StoreError
+from gristmill.errors import StoreError
 from gristmill.options import StorageOptions
 
 FileInfo: TypeAlias = Mapping[str, Any]
@@ -50,6 +51,10 @@ def get_store(address: str, storage: StorageOptions) -> "Store":
         return _stores[key]
 
 
+def _safe_options(address: str, storage: StorageOptions) -> Mapping[str, Any]:
+    return http_options(storage.filesystem) if is_http(address) else storage.filesystem
+
+
 def make_ref(address: str, info: FileInfo, storage: StorageOptions) -> FileRef:
     """Return the ref of a file from what its store reports about it."""
     size = info.get("size")
@@ -82,10 +87,6 @@ def _as_version(value: object) -> str:
     return repr(value.timestamp() if isinstance(value, datetime) else value)
 
 
-class NoRangesError(FileError):
-    """A server can only return whole files. Never reaches the user."""
-
-
 @final
 class PendingRequest:
     """A request that runs in the event loop."""
@@ -114,11 +115,12 @@ class Store:
         fsspec = load_extra("fsspec", extra="fsspec", wanted_by=wanted_by)
         self._asyn = load_extra("fsspec.asyn", extra="fsspec", wanted_by=wanted_by)
         try:
-            plain, _ = fsspec.core.url_to_fs(address, **_UNCACHED, **storage.filesystem)
+            options = _safe_options(address, storage)
+            plain, _ = fsspec.core.url_to_fs(address, **_UNCACHED, **options)
         except (ImportError, ValueError, TypeError) as error:
             raise StoreError(
                 f"fsspec cannot open this store: {str(error).rstrip('.')}.", path=address
-            ) from error
+            ) from None
         if isinstance(getattr(plain, "retries", None), int):
             plain.retries = 1  # of S3 and Google Cloud Storage: this module does the retries
         self._plain: Any = plain
@@ -127,6 +129,7 @@ class Store:
             module = "fsspec.implementations.asyn_wrapper"
             wrapper = load_extra(module, extra="fsspec", wanted_by=wanted_by)
             self._fs = wrapper.AsyncFileSystemWrapper(plain, asynchronous=False)
+        self._http = HttpClient(plain) if is_http(address) else None
         self._storage = storage
         self._gate = asyncio.Semaphore(storage.num_parallel)
 
@@ -175,6 +178,8 @@ class Store:
 
     async def _read_range(self, ref: FileRef, start: int, stop: int) -> bytes:
         async def request() -> bytes:
+            if self._http is not None:
+                return await self._http.read_range(ref, start, stop)
             data: bytes = await self._call("cat_file", ref.path, start=start, end=stop)
             if len(data) == ref.size and stop - start < ref.size:
                 raise NoRangesError("The server ignores byte ranges.", path=ref.path)
@@ -184,34 +189,45 @@ class Store:
 
         return await with_retries(request, address=ref.path, gate=self._gate, options=self._storage)
 
-    def read_whole(self, ref: FileRef) -> bytes:
-        """Read a file in one request, with a time limit that grows with its size."""
+    def read_whole(self, ref: FileRef, sink: Sink) -> None:
+        """Read a file in one request, with a time limit that grows with its size.
+
+        Args:
+            ref: The file.
+            sink: Gets the bytes. It is emptied before each attempt.
+        """
         timeout_s = self._storage.timeout_s + ref.size / _MIN_BYTES_PER_S
         options = replace(self._storage, timeout_s=timeout_s)
 
-        async def request() -> bytes:
+        async def request() -> None:
+            sink.reset()
+            if self._http is not None:
+                await self._http.read_whole(ref, sink.write)
+                return
             data: bytes = await self._call("cat_file", ref.path)
             if len(data) != ref.size:
                 raise StoreError(f"got {len(data):,} bytes of a file of {ref.size:,}")
-            return data
+            sink.write(data)
 
-        return self._wait(with_retries(request, address=ref.path, gate=self._gate, options=options))
+        self._wait(with_retries(request, address=ref.path, gate=self._gate, options=options))
 
     async def _look_up(self, address: str) -> FileInfo:
         info: FileInfo = {}
+        http = self._http
         for _ in range(_MAX_SIZE_LOOKUPS):
-            info = await self._request("info", address)
+            if http is not None:
+                info = await self._retry(lambda: http.info(address), address)
+            else:
+                info = await self._request("info", address)
             if info.get("size") is not None or info.get("type") == "directory":
                 break  # otherwise a response was cut off, and fsspec left the size out
         return info
 
     async def _request(self, method: str, address: str, **arguments: Any) -> Any:
-        return await with_retries(
-            lambda: self._call(method, address, **arguments),
-            address=address,
-            gate=self._gate,
-            options=self._storage,
-        )
+        return await self._retry(lambda: self._call(method, address, **arguments), address)
+
+    async def _retry(self, request: Callable[[], Coroutine[Any, Any, T]], address: str) -> T:
+        return await with_retries(request, address=address, gate=self._gate, options=self._storage)
 
     def _call(self, method: str, address: str, **arguments: Any) -> Coroutine[Any, Any, Any]:
         # For each of its methods, fsspec has a coroutine of the same name with an underscore.

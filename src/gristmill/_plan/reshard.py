@@ -17,11 +17,12 @@ from dataclasses import replace
 from functools import partial
 from typing import cast, final, overload
 
+from gristmill._plan.cursor_checks import check_cursor
 from gristmill._plan.nodes.base import Node, RecordsNode, Step
 from gristmill._plan.nodes.combine_streams import ChainNode
 from gristmill._plan.nodes.hints import HintNode
 from gristmill._plan.nodes.steps import FlatMapNode
-from gristmill._plan.nodes.stream import Continuation, StageState, StatefulNode
+from gristmill._plan.nodes.stream import Continuation, StageState, StatefulNode, StreamLeafNode
 from gristmill._plan.sharding import with_shard
 from gristmill._plan.traverse import steps_of
 from gristmill.errors import StateError
@@ -46,7 +47,11 @@ def reshard_plan(
     """
     make = partial(with_shard, plan, is_contiguous=is_contiguous)
     for cursors in shard_history:
-        make = partial(reshard, _ShardPlans(len(cursors), make), cursors)
+        shards = _ShardPlans(len(cursors), make)
+        for number, cursor in enumerate(cursors):
+            if not number or cursor is not cursors[number - 1]:  # often all are the same
+                check_cursor(shards[0], cursor, has_own_length=False)
+        make = partial(reshard, shards, cursors)
     return make(shard)
 
 
@@ -143,6 +148,12 @@ def _reshard_stream(
             return ChainNode(site=node.site, inputs=(), starts=())
         node = shards[0]
     fresh: list[Continuation] = []
+    if isinstance(node, StreamLeafNode) and len(shards) > 1:
+        raise StateError(
+            f"`{node.label}`, added at {node.site}, cannot be distributed over another number of "
+            "shards: this process cannot read what the others read of it. Restore on "
+            f"{len(shards)} shards."
+        )
     if node.parent_cursors(states[0]) is None:
         held += [
             Continuation(one, None if state is None else (state,))

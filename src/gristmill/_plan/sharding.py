@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from gristmill._plan.nodes.base import Node, RecordsNode
 from gristmill._plan.nodes.dataset import AccessNode
+from gristmill._plan.nodes.stream import LimitNode, StreamLeafNode
+from gristmill.errors import PlanError
 from gristmill.options import ShardOptions
 
 
@@ -29,10 +31,27 @@ def has_contiguous_shards(plan: Node) -> bool:
 
 
 def cut_into_shards(plan: Node, shard: ShardOptions, *, site: str) -> Node:
-    """Return the plan of one shard of a plan that reads all elements."""
+    """Return the plan of one shard of a plan that reads all elements.
+
+    Raises:
+        PlanError: If a stream can only be read as a whole: every shard would yield all of it.
+    """
+    _refuse_whole_streams(plan)
     return _replace_leaves(
         plan, lambda leaf: leaf.cut(shard, site=site) if isinstance(leaf, AccessNode) else leaf
     )
+
+
+def _refuse_whole_streams(plan: Node) -> None:
+    if isinstance(plan, StreamLeafNode | LimitNode):
+        raise PlanError(
+            f"`{plan.label}`, added at {plan.site}, cannot be distributed over shards: each shard "
+            "would yield all of its elements. Build the dataset without it, or slice the data in "
+            "each process, as in `ds[shard::num_shards]`, and batch that."
+        )
+    if not isinstance(plan, RecordsNode):
+        for parent in plan.parents:
+            _refuse_whole_streams(parent)
 
 
 def _leaves(plan: Node) -> list[RecordsNode]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from gristmill._addresses import strip_credentials
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult, SkipEvent, join_results
@@ -74,6 +75,6 @@ def _skip_event(node: Node, lineage: Lineage, result: BlockResult) -> SkipEvent:
 
 def _description_of(error: Exception) -> str:
     try:
-        return f"{type(error).__name__}: {error}"
+        return strip_credentials(f"{type(error).__name__}: {error}")
     except Exception:
         return type(error).__name__

@@ -8,11 +8,15 @@ as long as a process has it open, and is reached through the /proc entry of the 
 it. With a name it is a file in /dev/shm (on other systems, in the directory for temporary files).
 The process that created the file removes it: in `unlink`, when the source is garbage collected, or
 at exit.
+
+Only memory of the same user, which no other user can write to, is attached to.
 """
 
 import mmap
 import os
 import pickle
+import re
+import stat
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
@@ -27,6 +31,7 @@ from gristmill.types import Element
 _INT_BYTES = 8
 _TOKEN_BYTES = 16
 _MAGIC = b"grist\x00\x00\x01"
+_ANONYMOUS = re.compile(r"/proc/[0-9]+/fd/[0-9]+#[0-9a-f]+")
 _TRAILER_BYTES = _INT_BYTES + _TOKEN_BYTES + len(_MAGIC)
 
 
@@ -131,6 +136,18 @@ def _attach(name: str) -> SharedMemoryDataSource:
     return SharedMemoryDataSource(name=name)
 
 
+def _check_owner(descriptor: int, name: str) -> None:
+    """Check that only this user can have written the memory: unpickling it can run any code."""
+    found = os.fstat(descriptor)
+    is_private = stat.S_ISREG(found.st_mode) and not found.st_mode & 0o022
+    if not is_private or found.st_uid != os.geteuid():
+        raise SourceError(
+            f"The shared memory named {name!r} can be written by another user, who could run any "
+            "code in this process. It must belong to this user, and no other may have permission "
+            "to write. Create it as this user."
+        )
+
+
 @final
 class _SharedFile:
     """The open file behind the memory, which the process that created it removes."""
@@ -147,6 +164,7 @@ class _SharedFile:
         token = os.urandom(_TOKEN_BYTES)
         if name is None and hasattr(os, "memfd_create"):
             descriptor = os.memfd_create("gristmill")
+            os.fchmod(descriptor, 0o600)
             # Another memory may get the same descriptor later. The token distinguishes the two.
             address = f"/proc/{os.getpid()}/fd/{descriptor}#{token.hex()}"
             return _SharedFile(descriptor, address, None, token)
@@ -162,12 +180,18 @@ class _SharedFile:
 
     @staticmethod
     def attach(name: str) -> "_SharedFile":
-        is_anonymous = name.startswith("/proc/")
+        is_anonymous = _ANONYMOUS.fullmatch(name) is not None
         path = Path(name.partition("#")[0]) if is_anonymous else _path_of(name)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = os.open(path, flags | (0 if is_anonymous else os.O_NOFOLLOW))
         except OSError as error:
             raise _missing(name, error.strerror) from error
+        try:
+            _check_owner(descriptor, name)
+        except BaseException:
+            os.close(descriptor)
+            raise
         return _SharedFile(descriptor, name, None if is_anonymous else path, None)
 
     def write(self, elements: Sequence[Element]) -> None:

@@ -231,8 +231,8 @@ def _open_reader(file: File, options: str) -> _Reader:
     group = _GROUP_SIZE.search(reader.writer_options_string())
     if group and int(group[1]) > 1:
         warnings.warn(
-            f"{file.ref.path} stores records in groups of {group[1]}. Reading one record decodes "
-            "its whole group. Write the file again with `gristmill convert`, or with "
+            f"{file.ref.address} stores records in groups of {group[1]}. Reading one record "
+            "decodes its whole group. Write the file again with `gristmill convert`, or with "
             "`group_size:1`.",
             GristmillWarning,
             stacklevel=2,

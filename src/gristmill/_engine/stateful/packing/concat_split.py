@@ -15,7 +15,7 @@ from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import Mark, StatefulStage
 from gristmill._engine.stateful.packing.layout import Layout, as_documents, column_of, not_packable
 from gristmill._plan.nodes.packing import ConcatSplitNode, PackedFeature
-from gristmill.errors import PlanError
+from gristmill.errors import PlanError, StateError
 from gristmill.types import Element
 
 Document: TypeAlias = tuple[NDArray[Any], ...]
@@ -146,6 +146,8 @@ class _Filler:
     ) -> PlanError | None:
         """Put documents into rows; `scalars` marks the features that were not arrays, if any."""
         before = self.num_documents
+        if not before and self._remaining is not None and len(columns[0]):
+            self._check_restored([len(column[0]) for column in columns])
         self.num_documents += len(columns[0])
         if self._is_single:
             self._add_tokens(mark, columns[0], before)
@@ -167,6 +169,14 @@ class _Filler:
             if error is not None:
                 return error
         return None
+
+    def _check_restored(self, lengths: list[int]) -> None:
+        """Check that a state splits the document that it is at, whose length is known only now."""
+        if [end for _, end in self._remaining or ()] != lengths:
+            raise StateError(
+                f"The state is corrupt: it splits a document of other lengths than {lengths}. "
+                "Restore an earlier checkpoint."
+            )
 
     def _close(self, start: _RowStart) -> None:
         """Close the open row; the next one starts at `start`."""

@@ -1,0 +1,172 @@
+"""Credentials in addresses and options appear in nothing that is printed, logged or written."""
+
+import json
+import logging
+import pickle
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gristmill as gm
+from gristmill._addresses import strip_credentials
+from gristmill._io.paths import find_file
+from gristmill.errors import FileError
+from gristmill.options import SkipErrors, StorageOptions
+from gristmill.sources import ArrayRecordDataSource, JsonLinesSource
+from tests.io.conftest import Serve
+from tests.io.servers import Fault, Response, Store, always, fails_with, ignores_range, only_for
+
+SECRET = "hunter2"
+RECORDS = b"".join(b'{"x": %d}\n' % number for number in range(20))
+
+
+def address(store: Store, name: str) -> str:
+    """Return the address of a file with a password and a signature."""
+    host = store.root.removeprefix("http://")
+    return f"http://me:{SECRET}@{host}{name}?signature={SECRET}#{SECRET}"
+
+
+def options(store: Store, **others: Any) -> StorageOptions:
+    headers = {"X-Api-Key": SECRET}
+    return StorageOptions(
+        filesystem={**store.filesystem, "headers": headers}, num_retries=1, **others
+    )
+
+
+def shown(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)) + repr(error) + str(vars(error))
+
+
+@pytest.fixture(autouse=True)
+def everything_printed_or_logged(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> Iterator[None]:
+    caplog.set_level(logging.DEBUG, logger="gristmill")
+    yield
+    out, err = capfd.readouterr()
+    assert SECRET not in out + err
+    ours = [record.getMessage() for record in caplog.records if record.name == "gristmill"]
+    assert SECRET not in str(ours)
+
+
+def written(folder: Path) -> str:
+    """Return the names and contents of all files below a folder."""
+    return str([(str(path), path.is_file() and path.read_bytes()) for path in folder.rglob("*")])
+
+
+FAULTS: dict[str, Fault] = {
+    **{str(status): fails_with(status) for status in (400, 403, 404, 416, 500)},
+    "other": lambda exchange: exchange.send(Response(206, {"Content-Range": "bytes 0-1/9"}, b"xx")),
+    "nowhere": lambda exchange: exchange.send(Response(302)),
+    "loop": lambda exchange: exchange.send(Response(302, {"Location": "/a?token=hunter2"})),
+    "junk": lambda exchange: exchange.disconnect(reset=True),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("method", ["HEAD", "GET", None])
+def test_errors_of_stores_show_no_credentials(
+    serve_http: Serve, fault: Fault, method: str | None, tmp_path: Path
+):
+    store = serve_http({"a.jsonl": RECORDS})
+    storage = options(store, cache_dir=tmp_path)
+    found: JsonLinesSource | None = None
+    if method is None:
+        found = JsonLinesSource(address(store, "a.jsonl"), storage=storage)
+        store.server.faults = always(fault)
+    else:
+        store.server.faults = only_for(method, always(fault))
+    caught: list[FileError] = []
+    try:
+        source = found or JsonLinesSource(address(store, "a.jsonl"), storage=storage)
+        assert source[3] == {"x": 3}
+    except FileError as error:
+        caught.append(error)
+    assert caught or method == "HEAD"  # the size is also known from a GET
+    assert SECRET not in str([shown(error) for error in caught])
+    assert SECRET not in str([shown(pickle.loads(pickle.dumps(error))) for error in caught])
+    assert SECRET not in written(tmp_path)
+
+
+class _Fails(gm.transforms.Map):
+    def __init__(self, function: Callable[[object], object]) -> None:
+        self._function = function
+
+    def map(self, element: object) -> object:
+        return self._function(element)
+
+
+def test_descriptions_states_and_files_show_no_credentials(serve_http: Serve, tmp_path: Path):
+    store = serve_http({"a.jsonl": RECORDS})
+    storage = options(store, cache_dir=tmp_path)
+    source = JsonLinesSource(address(store, "a.jsonl"), storage=storage)
+
+    def fail(record: object) -> object:
+        if record == {"x": 3}:
+            raise ValueError(f"cannot use {address(store, 'a.jsonl')}")
+        return record
+
+    dataset = gm.MapDataset.source(source).map(fail)
+    loader = gm.DataLoader(
+        data_source=source,
+        sampler=gm.samplers.SequentialSampler(20),
+        operations=[_Fails(fail)],
+        on_error=SkipErrors(5),
+    )
+    iterator = iter(loader)
+    assert len(list(iterator)) == 19
+    assert len(iterator.skipped) == 1
+    state = iterator.get_state()
+    shown_by_all = [source, dataset, loader, iterator, state, iterator.skipped]
+    assert SECRET not in str([(repr(one), str(one)) for one in shown_by_all])
+    assert SECRET not in json.dumps(state, default=repr)
+    assert SECRET not in written(tmp_path)
+
+
+def test_refs_and_options_show_no_credentials(serve_http: Serve):
+    store = serve_http({"a.jsonl": RECORDS})
+    ref = find_file(address(store, "a.jsonl"), options(store))
+    assert SECRET not in repr(ref) + str(ref) + ref.name + ref.address
+    assert ref.name == "a.jsonl"
+    assert pickle.loads(pickle.dumps(ref)) == ref
+    with pytest.raises(TypeError) as caught:
+        StorageOptions(filesystem=SECRET)  # pyright: ignore[reportArgumentType]
+    assert SECRET not in shown(caught.value)
+
+
+def test_errors_of_formats_show_no_credentials(serve_http: Serve):
+    store = serve_http({"a.jsonl": b"{]\n", "b.txt": b"\xff\xfe\n"}, sends_etags=True)
+    storage = options(store)
+    with pytest.raises(FileError) as json_error:
+        JsonLinesSource(address(store, "a.jsonl"), storage=storage)[0]
+    with pytest.raises(FileError) as array_error:
+        ArrayRecordDataSource(address(store, "a.jsonl"), storage=storage)[0]
+    assert SECRET not in shown(json_error.value) + shown(array_error.value)
+
+
+def test_a_server_without_ranges_shows_no_credentials(serve_http: Serve, tmp_path: Path):
+    store = serve_http({"a.jsonl": RECORDS * 8000}, always(ignores_range))
+    storage = options(store, cache_dir=tmp_path, cache_bytes=5)
+    with pytest.raises(ValueError, match="cache_bytes") as caught:
+        JsonLinesSource(address(store, "a.jsonl"), storage=storage).__getitems__([3])
+    assert SECRET not in shown(caught.value)
+
+
+words = st.text("abz019.-_~%", min_size=1, max_size=9)
+
+
+@given(user=words, query=words, host=words, path=words, around=st.sampled_from(["'", '"', "", "`"]))
+def test_no_address_in_a_string_keeps_its_credentials(
+    user: str, query: str, host: str, path: str, around: str
+):
+    secret = f"http://USER{user}:PW{user}@{host}/{path}?QUERY{query}&a=b#FRAGMENT"
+    text = f"Cannot read {around}{secret}{around}, as it is."
+    assert strip_credentials(text).startswith(f"Cannot read {around}http://{host}/{path}")
+    assert not any(word in strip_credentials(text) for word in ("USER", "PW", "QUERY", "FRAGMENT"))
+    assert strip_credentials(text).endswith(", as it is.")
+    assert strip_credentials(strip_credentials(text)) == strip_credentials(text)

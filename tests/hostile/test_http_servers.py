@@ -1,0 +1,232 @@
+"""A server may respond with anything: the result is the right bytes or an error, within bounds."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gristmill._io.file import File
+from gristmill._io.open_files import OpenFiles
+from gristmill._io.paths import find_file
+from gristmill.errors import ChangedFileError, FileError, StoreError
+from gristmill.options import StorageOptions
+from tests.io.conftest import Serve
+from tests.io.servers import (
+    Exchange,
+    Fault,
+    Response,
+    Store,
+    always,
+    fails_with,
+    ignores_range,
+    only_for,
+)
+
+MB = 2**20
+DATA = random.Random(0).randbytes(3 * MB)
+ENDLESS = 256 * MB
+SOCKET_BUFFERS = 32 * MB
+"""More than the system keeps of a response that the client does not read."""
+
+
+def open_one(store: Store, **options: object) -> File:
+    storage = store.storage(num_retries=0, **options)
+    return OpenFiles([find_file(store.url("a.bin"), storage)])[0]
+
+
+def alters(change: Callable[[Response], Response]) -> Fault:
+    return lambda exchange: exchange.send(change(exchange.correct_response()))
+
+
+def with_headers(**headers: str) -> Fault:
+    """Respond correctly but for some headers; `_` in a name is a `-`."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return alters(lambda response: Response(206, {**response.headers, **named}, response.body))
+
+
+def shifted(response: Response) -> Response:
+    """Announce the requested range, and send the bytes before it, with the right headers of it."""
+    content_range = {"Content-Range": f"bytes 0-99/{len(DATA)}"}
+    return Response(206, {**response.headers, **content_range}, DATA[:100])
+
+
+def prefix(response: Response) -> Response:
+    return Response(200, {**response.headers, "Content-Range": ""}, DATA[:100])
+
+
+def untitled(response: Response) -> Response:
+    headers = {name: value for name, value in response.headers.items() if name != "Content-Range"}
+    return Response(206, headers, response.body)
+
+
+LIES: dict[str, Fault] = {
+    "another range": alters(shifted),
+    "no range": alters(untitled),
+    "another total": with_headers(Content_Range=f"bytes 1000-1099/{len(DATA) + 1}"),
+    "a negative range": with_headers(Content_Range=f"bytes -1000-1099/{len(DATA)}"),
+    "a huge range": with_headers(Content_Range=f"bytes 1000-{'9' * 5000}/{len(DATA)}"),
+    "another tag": with_headers(ETag='"other"'),
+    "another encoding": with_headers(Content_Encoding="gzip"),
+    "multipart": with_headers(Content_Range="", Content_Type="multipart/byteranges; boundary=x"),
+    "no content": alters(lambda response: Response(204)),
+    "a redirect to nowhere": alters(lambda response: Response(302)),
+    "an endless redirect": alters(lambda response: Response(302, {"Location": "/a.bin"})),
+    "a redirect to a local file": alters(
+        lambda response: Response(302, {"Location": "file:///etc/passwd"})
+    ),
+    "not modified": alters(lambda response: Response(304)),
+    "not satisfiable": fails_with(416),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_a_response_that_is_not_what_was_requested_is_an_error(serve_http: Serve, lie: Fault):
+    store = serve_http({"a.bin": DATA})
+    file = open_one(store)
+    store.server.faults = only_for("GET", always(lie))
+    with pytest.raises(FileError):
+        file.read_one(1000, 1100)
+
+
+def test_a_prefix_instead_of_a_range_is_never_taken_for_it(serve_http: Serve):
+    store = serve_http({"a.bin": DATA})
+    file = open_one(store)
+    store.server.faults = only_for("GET", always(alters(prefix)))
+    with pytest.raises(StoreError, match="announces 100 bytes"):
+        file.read_one(1000, 1100)
+
+
+@pytest.mark.parametrize("lie", ["no content", "a redirect to nowhere", "not modified"])
+def test_a_file_without_a_successful_response_is_not_an_empty_file(serve_http: Serve, lie: str):
+    store = serve_http({"a.bin": DATA}, always(LIES[lie]))
+    with pytest.raises(StoreError):
+        open_one(store)
+
+
+def test_a_file_whose_size_is_understated_is_an_error(serve_http: Serve):
+    store = serve_http({"a.bin": DATA})
+
+    def understates(exchange: Exchange) -> None:
+        response = exchange.correct_response()
+        exchange.send(Response(200, {**response.headers, "Content-Length": "100"}))
+
+    store.server.faults = only_for("HEAD", always(understates))
+    file = open_one(store)
+    for read in (lambda: file.read_one(0, 100), lambda: b"".join(file.chunks())):
+        with pytest.raises(StoreError, match=f"reports {len(DATA)} bytes, and earlier 100"):
+            read()
+
+
+def test_another_tag_is_a_changed_file(serve_http: Serve):
+    store = serve_http({"a.bin": DATA})
+    file = open_one(store)
+    store.server.faults = only_for("GET", always(LIES["another tag"]))
+    with pytest.raises(ChangedFileError):
+        file.read_one(1000, 1100)
+
+
+# Bounds.
+
+
+@pytest.mark.parametrize("announced", [None, ENDLESS])
+@pytest.mark.parametrize("status", [200, 206])
+def test_a_body_is_not_read_beyond_the_requested_bytes(
+    serve_http: Serve, tmp_path: Path, announced: int | None, status: int
+):
+    store = serve_http({"a.bin": DATA})
+    file = open_one(store, cache_dir=tmp_path)
+    sent: list[int] = []
+
+    def floods(exchange: Exchange) -> None:
+        response = exchange.correct_response()
+        headers = dict(response.headers)
+        headers |= {} if announced is None else {"Content-Length": str(announced)}
+        sent.append(exchange.send_endlessly(Response(status, headers), at_most=ENDLESS))
+
+    store.server.faults = only_for("GET", always(floods))
+    with pytest.raises(StoreError):
+        file.read_one(1000, 1100)
+    store.server.wait_until_idle(20)
+    assert sent
+    assert sum(sent) < len(sent) * SOCKET_BUFFERS
+
+
+def test_a_server_without_ranges_is_asked_for_the_whole_file_once(serve_http: Serve):
+    data = random.Random(1).randbytes(40 * MB)
+    store = serve_http({"a.bin": data})
+    file = open_one(store)
+    sent: list[int] = []
+
+    def counts(exchange: Exchange) -> None:
+        if exchange.method == "GET" and "Range" not in exchange.headers:
+            sent.append(len(data))
+        ignores_range(exchange)
+
+    store.server.faults = always(counts)
+    assert b"".join(file.chunks()) == data
+    assert file.read_one(5 * MB, 6 * MB) == data[5 * MB : 6 * MB]
+    assert b"".join(file.chunks(7)) == data[7:]
+    assert sent == [len(data)]
+
+
+def test_a_download_larger_than_the_cache_is_refused_before_it_starts(
+    serve_http: Serve, tmp_path: Path
+):
+    store = serve_http({"a.bin": DATA})
+    file = open_one(store, cache_dir=tmp_path, cache_bytes=MB)
+    store.server.faults = always(ignores_range)
+    with pytest.raises(ValueError, match="`cache_bytes`"):
+        file.read_one(0, 10)
+    whole = [request for request in store.gets() if request.span is None]
+    assert whole == []
+
+
+# Redirects.
+
+SECRETS = {"X-Api-Key": "hunter2", "Authorization": "Bearer hunter2", "Cookie": "id=hunter2"}
+
+
+def redirect_to(target: str) -> Fault:
+    return lambda exchange: exchange.send(Response(302, {"Location": target}))
+
+
+@pytest.mark.parametrize("where", ["headers", "client_kwargs"])
+def test_secret_headers_do_not_follow_a_redirect_to_another_server(serve_http: Serve, where: str):
+    target = serve_http({"a.bin": DATA})
+    received: list[dict[str, str]] = []
+
+    def records(exchange: Exchange) -> None:
+        received.append(exchange.headers)
+        exchange.send(exchange.correct_response())
+
+    target.server.faults = always(records)
+    store = serve_http({"a.bin": DATA}, always(redirect_to(target.url("a.bin"))))
+    client = {"trust_env": False, **({"headers": SECRETS} if where == "client_kwargs" else {})}
+    options = {"client_kwargs": client, **({"headers": SECRETS} if where == "headers" else {})}
+    storage = StorageOptions(filesystem=options, num_retries=0)
+    file = OpenFiles([find_file(store.url("a.bin"), storage)])[0]
+    assert file.read_one(5, 9) == DATA[5:9]
+    assert received
+    assert "hunter2" not in str(received)
+    assert any(headers.get("Range") == "bytes=5-8" for headers in received)
+
+
+def test_headers_follow_a_redirect_to_the_same_server(serve_http: Serve):
+    store = serve_http({"a.bin": DATA})
+    received: list[dict[str, str]] = []
+
+    def redirects_once(exchange: Exchange) -> None:
+        received.append(exchange.headers)
+        exchange.send(exchange.correct_response())
+
+    def schedule(request: object) -> Fault:
+        path: str = getattr(request, "path")  # noqa: B009
+        return redirect_to("/a.bin") if path == "/old.bin" else redirects_once
+
+    store.server.faults = schedule
+    options = {**store.filesystem, "headers": SECRETS}
+    storage = StorageOptions(filesystem=options, num_retries=0)
+    file = OpenFiles([find_file(store.url("old.bin"), storage)])[0]
+    assert file.read_one(5, 9) == DATA[5:9]
+    assert {headers.get("X-Api-Key") for headers in received} == {"hunter2"}
