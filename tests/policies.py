@@ -53,6 +53,7 @@ TRIES_AT_ONCE = TuningPolicy(
     warm_up_s=0.0,
     max_settle_s=0.0,
     first_trial_s=0.0,
+    retry_trial_s=0.0,
     quick_trial_s=0.0,
     starved_share=-math.inf,
     trial_allowance_s=math.inf,

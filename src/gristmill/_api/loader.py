@@ -20,6 +20,7 @@ from gristmill._data.transforms.operations import Operation
 from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
 from gristmill._engine.run import Run
 from gristmill._engine.settings import Settings
+from gristmill._engine.tuning.learned import LearnedChoices
 from gristmill._metrics.counters import Counters, StatsTotal
 from gristmill._metrics.stats import Stats
 from gristmill._plan.build import with_operations
@@ -130,6 +131,7 @@ class DataLoader(GrainDataLoader):
             is_tuned=worker_count is None,
             on_error=None if on_error == "raise" else _as_skip_errors(on_error),
             pools=PoolKeeper().serve(self),
+            learned=LearnedChoices(),
         )
         sample = _sample_node(data_source, sampler, shard_options)
         self._operations = as_list("operations", operations)

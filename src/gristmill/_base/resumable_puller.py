@@ -24,7 +24,7 @@ same iterator must then resume where it was, without losing or repeating an item
    that is closed while a thread waits on it may soon be that of another file.
 
 A consumer may also never come back: a traceback, or a variable of a notebook, holds it. So a thread
-whose items nobody takes for `idle_timeout_s` *parks*: it ends, and disposes of the producer. The
+whose items are not taken for `idle_timeout_s` *parks*: it ends, and disposes of the producer. The
 consumer, if it does come back, finds `is_parked`, and continues from its position with another
 puller.
 """

@@ -46,12 +46,21 @@ class Segment(SegmentBuilder):
         strategies = [ExecutionStrategy(kind="inline", size=1, open=lambda: (inline, None))]
         if settings.runs_ahead:
             strategies += self._thread_strategies(in_order=in_order)
-        if settings.runs_ahead and settings.is_tuned:
+        if settings.runs_ahead and settings.is_tuned and settings.has_interpreter_lock:
             strategies += self._process_strategies(in_order=in_order)
         if len(strategies) == 1:
             return inline
         start = (0,) * (1 + cut.num_flat_maps)
-        return AutotunedStage(strategies, start, self.counters, policy=settings.policy)
+        learned = settings.learned
+        known = tuple(one.strategy for one in strategies)
+        return AutotunedStage(
+            strategies,
+            start,
+            self.counters,
+            policy=settings.policy,
+            learned=learned and learned.recall(self.first_step, known),
+            remember=partial(learned.remember, self.first_step) if learned else None,
+        )
 
     def _thread_strategies(self, *, in_order: bool) -> list[ExecutionStrategy]:
         """Return a strategy for each number of threads. They share one executor."""

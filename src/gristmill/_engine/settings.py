@@ -6,6 +6,8 @@ from typing import final
 
 from gristmill._engine.executors.processes.executor import PoolSession
 from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
+from gristmill._engine.tuning.interpreter_probe import has_interpreter_lock
+from gristmill._engine.tuning.learned import LearnedChoices
 from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 from gristmill._plan.nodes.hints import FilterLimits
 from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
@@ -34,6 +36,10 @@ class Settings:
     """Limits on the share of elements that each filter may drop."""
     policy: TuningPolicy = DEFAULT_POLICY
     """The constants by which the stream adapts to what it measures."""
+    learned: LearnedChoices | None = None
+    """What earlier iterators have measured."""
+    has_interpreter_lock: bool = field(default_factory=has_interpreter_lock)
+    """Whether threads take turns, so that only processes use several cores."""
 
     @property
     def runs_ahead(self) -> bool:

@@ -271,7 +271,7 @@ def test_if_threads_cannot_help_and_nothing_else_can_the_probe_becomes_rare():
         assert isinstance(decision, Try)
         choice = after_probe(choice, POLICY, holds_lock=True)
         intervals.append(choice.interval_s)
-    assert intervals == [0.75, 3.0, 12.0, 48.0, 60.0]
+    assert intervals == pytest.approx([0.3, 1.2, 4.8, 19.2, 60.0])
 
 
 def trial(strategy: Strategy, **changes: object) -> ExecutorChoice:
@@ -311,7 +311,7 @@ def test_failed_trials_back_off_and_a_success_starts_again():
         intervals.append(choice.interval_s)
         choice = replace(choice, next=Try(strategy=STRATEGIES[1], needs_probe=False))
         choice = begin_trial(choice)
-    assert intervals == [3.0, 12.0, 48.0, 60.0, 60.0]
+    assert intervals == pytest.approx([1.2, 4.8, 19.2, 60.0, 60.0])
 
     choice, _ = judge(choice, measured(2000), POLICY)
     assert choice.interval_s == POLICY.quick_trial_s
@@ -356,7 +356,7 @@ def test_a_change_of_the_data_makes_the_next_trial_come_soon():
     choice, decision = judge(choice, measured(5000), POLICY)
 
     assert decision == Try(strategy=INLINE, needs_probe=False)
-    assert choice.interval_s == POLICY.first_trial_s
+    assert choice.interval_s == POLICY.retry_trial_s
 
 
 def test_a_trial_ends_early_if_it_is_too_slow():

@@ -22,12 +22,13 @@ from gristmill._engine.tuning.executor_choice import (
     first_choice,
     is_conclusive,
     judge,
+    postponed_choice,
     rule_out,
 )
 from gristmill._engine.tuning.interpreter_probe import InterpreterProbe
 from gristmill._engine.tuning.measure import BlockStats, has_mostly_waited
 from gristmill._engine.tuning.policy import TuningPolicy
-from gristmill._engine.tuning.strategy import EndTrial, Strategy, Try
+from gristmill._engine.tuning.strategy import EndTrial, ExecutorChoice, Strategy, Try
 from gristmill._engine.tuning.window import add_block, next_window, window_after_switch
 from gristmill._metrics.counters import Counters
 from gristmill.errors import GristmillError, UnsendableError
@@ -56,7 +57,8 @@ class AutotunedStage(Stage):
     """Runs a stream on one of several strategies, and tries the others.
 
     The first records are read one at a time, in this thread. If that is mostly waiting, for a disk
-    or a network, the stream continues on all threads at once, otherwise inline.
+    or a network, the stream continues on all threads at once, otherwise inline. What an earlier
+    iterator has learned replaces this: the stream begins on the strategy that was best.
     """
 
     def __init__(
@@ -67,6 +69,8 @@ class AutotunedStage(Stage):
         *,
         policy: TuningPolicy,
         clock: Callable[[], float] = time.perf_counter,
+        learned: ExecutorChoice | None = None,
+        remember: Callable[[ExecutorChoice], None] | None = None,
     ) -> None:
         """Open the first strategy.
 
@@ -76,6 +80,8 @@ class AutotunedStage(Stage):
             counters: Where to report the strategy.
             policy: The tuning policy.
             clock: Returns the time in seconds.
+            learned: The choice to begin with, from an earlier iterator.
+            remember: Called at the end with the choice, for the next iterator.
         """
         self._openers = {one.strategy: one.open for one in strategies}
         self._counters = counters
@@ -85,20 +91,27 @@ class AutotunedStage(Stage):
         self._opened: dict[Strategy, tuple[Stage, Executor | None]] = {}
         self._retired: dict[Strategy, float] = {}
         """Strategies that are open but not in use, and since when."""
-        self._choice = first_choice(tuple(self._openers), policy, has_waited=False)
+        self._remember = remember
+        self._must_resume = learned is not None
+        self._choice: ExecutorChoice = learned or first_choice(
+            tuple(self._openers), policy, has_waited=False
+        )
         self._probe: InterpreterProbe | None = None
         self._window = window_after_switch(0.0)
         self._previous: ThreadExecutor | None = None
         """Threads that may still compute what they began before the last change of strategy."""
         threads = [strategy for strategy in self._openers if strategy.kind == "threads"]
-        self._is_first = bool(threads)
-        self._running = self._choice.best
+        self._is_first = bool(threads) and not self._must_resume
+        self._running = self._choice.strategies[0]
         """The strategy of `_stage`, or the next one while `_is_settling`."""
         self._is_settling = False
         """Whether `_stage` returns what it has begun before the stream continues elsewhere."""
-        self._stage, self._executor = self._open(threads[0] if threads else self._choice.best)
+        self._stage, self._executor = self._open(threads[0] if self._is_first else self._running)
 
     def pull(self) -> BlockResult | None:
+        if self._must_resume:
+            self._must_resume = False
+            self._resume()
         if self._is_settling:
             self._switch_if_settled()
         requested_at = self._clock()
@@ -143,8 +156,12 @@ class AutotunedStage(Stage):
             stage.close()
 
     def dispose(self) -> None:
+        choice = self._choice
+        if self._remember is not None and not self._must_resume:
+            self._remember(choice)
         for strategy, (stage, executor) in self._opened.items():
-            if isinstance(executor, ProcessExecutor) and strategy != self._choice.best:
+            is_wanted = strategy in (choice.best, choice.current)
+            if isinstance(executor, ProcessExecutor) and not is_wanted:
                 executor.discard_workers()
             stage.close()  # again: one may have been opened after `close`
             stage.dispose()
@@ -190,27 +207,41 @@ class AutotunedStage(Stage):
 
     # Carrying out decisions
 
+    def _resume(self) -> None:
+        """Begin on the strategy that was best in an earlier iterator, if it is ready."""
+        learned = self._choice
+        self._choice = postponed_choice(learned)
+        if learned.best.kind != "inline" and self._is_ready(learned.best):
+            self._choice = learned
+            self._run_on(learned.best)
+        elif learned.best.kind == "inline":
+            self._choice = learned
+
     def _begin_trial(self, trial: Try) -> None:
         """Run on another strategy, if it may help and is ready."""
         if trial.needs_probe and not self._passes_probe():
             return
-        strategy = trial.strategy
+        if self._is_ready(trial.strategy):
+            self._choice = begin_trial(self._choice)
+            self._run_on(trial.strategy)
+
+    def _is_ready(self, strategy: Strategy) -> bool:
+        """Return whether the workers of a strategy have started; rule it out if they cannot."""
         try:
             executor = self._open(strategy)[1]
             if isinstance(executor, ProcessExecutor):
                 executor.start()
                 if not executor.wait_until_ready(self._policy.ready_timeout_s):
                     executor.rest(self._policy.keep_tried_s)
-                    return
+                    return False
                 failure = executor.take_failure()
                 if failure is not None:
                     self._rule_out([strategy], failure)
-                    return
+                    return False
         except GristmillError as error:
             self._rule_out([strategy], error)
-            return
-        self._choice = begin_trial(self._choice)
-        self._run_on(strategy)
+            return False
+        return True
 
     def _passes_probe(self) -> bool:
         """Return whether the code that runs was found to release the interpreter lock."""

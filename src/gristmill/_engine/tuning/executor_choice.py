@@ -39,6 +39,32 @@ def first_choice(
     )
 
 
+def resumed_choice(choice: ExecutorChoice) -> ExecutorChoice:
+    """Return the choice with which the next iterator of a loader begins.
+
+    What was learned is a hint. Its speed is the reference: if the next iterator does not have it,
+    the data are not the same, and trials come soon. A trial that had not ended is begun again.
+    """
+    reference = (choice.best_rate, choice.best_serial_s) if choice.best_rate else None
+    retry = Try(strategy=choice.current, needs_probe=False) if choice.is_trial else None
+    return replace(
+        choice,
+        current=choice.best,
+        next=retry,
+        budget_s=max(choice.budget_s, 0.0),
+        reference=choice.reference or reference,
+        num_changed=0,
+    )
+
+
+def postponed_choice(choice: ExecutorChoice) -> ExecutorChoice:
+    """Return the choice that runs inline until the best strategy, which has to start, is ready."""
+    inline = choice.strategies[0]
+    return replace(
+        choice, best=inline, current=inline, next=Try(strategy=choice.best, needs_probe=False)
+    )
+
+
 def is_conclusive(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> bool:
     """Return whether a window allows a decision: it is full, or shows that a trial fails."""
     if window.is_full(policy):
@@ -151,7 +177,7 @@ def _learn(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> Exec
         return choice
     return replace(
         choice,
-        interval_s=min(choice.interval_s, policy.first_trial_s),
+        interval_s=min(choice.interval_s, policy.retry_trial_s),
         order=tuple(strategy for strategy in choice.order if strategy.kind != "inline"),
         reference=measured,
         num_changed=0,
@@ -274,7 +300,7 @@ def _moved_last(order: tuple[Strategy, ...], last: Strategy) -> tuple[Strategy, 
 
 def _longer(interval_s: float, policy: TuningPolicy) -> float:
     longer = min(policy.backoff_factor * interval_s, policy.max_trial_interval_s)
-    return max(longer, policy.first_trial_s)
+    return max(longer, policy.retry_trial_s)
 
 
 def _differ(before: float, now: float, factor: float) -> bool:

@@ -8,11 +8,25 @@ So a few sleeps show, at the cost of a few switches, whether threads can help at
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 from gristmill._base.background import Background
 from gristmill._engine.tuning.policy import TuningPolicy
+
+_is_gil_enabled: Callable[[], bool] | None = getattr(sys, "_is_gil_enabled", None)
+
+
+def has_interpreter_lock(is_enabled: Callable[[], bool] | None = _is_gil_enabled) -> bool:
+    """Return whether threads of this interpreter take turns. Without a lock, they replace workers.
+
+    >>> has_interpreter_lock(lambda: False)
+    False
+
+    Args:
+        is_enabled: Returns it; `None` before Python 3.13, which always has the lock.
+    """
+    return is_enabled is None or is_enabled()
 
 
 @final

@@ -107,9 +107,14 @@ class TuningPolicy:
     """A larger strategy is tried only if the consumer waits for elements for at least this share of
     the time. Otherwise it would gain nothing."""
 
-    first_trial_s: float = 0.75
-    """Time on the present strategy before another one is tried. A failed trial takes 50 to 100 ms
-    at half the speed, less than a tenth of this."""
+    first_trial_s: float = 0.3
+    """Time on the first strategy before another one is tried: three windows, so that the first
+    reads and imports count for little. Data that take long per element lose half of this time if
+    two cores could share them."""
+
+    retry_trial_s: float = 0.75
+    """Minimum time after a failed trial, and maximum after a change of the data. A failed trial
+    takes 50 to 100 ms at half the speed, less than a tenth of this."""
 
     quick_trial_s: float = 0.1
     """The same after a successful trial, which cost nothing, and on threads that were chosen
@@ -149,7 +154,8 @@ class TuningPolicy:
 
     rate_change_factor: float = 1.5
     """If elements per second, or seconds of computing per element, change by this factor, the data
-    are no longer those of the last trial. The next trial does not wait longer than the first."""
+    are no longer those of the last trial. The next trial does not wait longer than
+    `retry_trial_s`."""
 
     rate_change_windows: int = 3
     """Number of windows in a row that must show a change of the data: a single one may be a pause
