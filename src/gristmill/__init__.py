@@ -55,6 +55,7 @@ if _typing.TYPE_CHECKING:
         Operation,
         RandomMapOperation,
     )
+    from gristmill._metrics.bottleneck import Bottleneck
     from gristmill._metrics.stats import Stats, StepStats
     from gristmill.options import (
         MultiprocessingOptions,
@@ -114,6 +115,7 @@ else:
             "gristmill._data.transforms.operations": (
                 "BatchOperation, FilterOperation, MapOperation, Operation, RandomMapOperation"
             ),
+            "gristmill._metrics.bottleneck": "Bottleneck",
             "gristmill._metrics.stats": "Stats, StepStats",
             "gristmill.options": (
                 "MultiprocessingOptions, NoSharding, ReadOptions, ShardByJaxProcess, "
@@ -137,6 +139,7 @@ __all__ = [
     "Batch",
     "BatchOperation",
     "BatchTransform",
+    "Bottleneck",
     "DataLoader",
     "DataLoaderIterator",
     "DatasetIterator",

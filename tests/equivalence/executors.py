@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import tests.properties.pipelines
 import tests.properties.trees
 from gristmill import DataLoader, DataLoaderIterator, ReadOptions, WorkerOptions
-from gristmill._engine.access import windows as _windows
+from gristmill._engine.access import records as _windows
 from gristmill._engine.executors.ipc.arena import Arena
 from gristmill._engine.executors.processes.threaded_reader import ThreadedReader
 from gristmill.errors import GristmillWarning

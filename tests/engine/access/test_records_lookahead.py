@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill._engine.access import windows
+from gristmill._engine.access import records as windows
 from gristmill._engine.access.records import as_range, in_windows
 from gristmill.types import Span
 

@@ -25,6 +25,7 @@ from gristmill._engine.executors.processes.messages import (
     TrimMemory,
     WithdrawTask,
 )
+from gristmill._metrics.step_time import computing
 
 SKIP = SentSkip((3,), SkippedRecord(2, 7, "Map decode", "ValueError: x"), b"error")
 MESSAGES = [
@@ -36,7 +37,7 @@ MESSAGES = [
     Ready(),
     InitFailed(b"error"),
     Progress(3, None),
-    TaskDone(5, b"content", [(1, 0, 64)], [(1, 65_536)], [2], None, (0.5, 0.25)),
+    TaskDone(5, b"content", [(1, 0, 64)], [(1, 65_536)], [2], None, (computing(0.5),), 0.6, 0.1),
     TaskWithdrawn(5),
     LogRelay(RelayedRecord({"name": "root", "levelno": 30, "msg": "x"})),
     BlockContent([1, 2], lineage_of(range(2)), None, [SKIP], (), False),

@@ -73,7 +73,7 @@ class ThreadedReader:
                 break
         self._observe(results)
         joined = join_results(results)
-        return replace(joined, step_seconds=tuple(step.seconds for step in counters.steps))
+        return replace(joined, step_times=tuple([step.time for step in counters.steps]))
 
     def _observe(self, results: list[BlockResult]) -> None:
         stats = [result.stats for result in results if result.stats is not None]

@@ -4,6 +4,7 @@ import gc
 import os
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -169,15 +170,18 @@ class Worker:
         try:
             if task.is_suspect:
                 self._compute_one_by_one(job.cut, task.positions)
+            begin = time.perf_counter()
             self._arena.begin(len(task.positions))
-            self._send(task, job, job.read(task.positions))
+            self._send(task, job, job.read(task.positions), begin)
         except ConnectionError:
             raise
         except BaseException as error:  # no memory, a mistake of ours, KeyboardInterrupt of users
             empty, _ = self._dump_content(job, BlockResult(Block.empty()), [])
             self._parent.send(TaskDone(task.task, empty, [], [], [], self._dump_error(error), ()))
 
-    def _send(self, task: ComputeTask, job: "_OpenJob", result: BlockResult) -> None:
+    def _send(self, task: ComputeTask, job: "_OpenJob", result: BlockResult, begin: float) -> None:
+        """Send the result of a task that was begun at `begin`."""
+        computed_at = time.perf_counter()
         error = result.error
         skips = [
             SentSkip(skip.cursor, skip.record, self._dump_error(skip.error))
@@ -193,6 +197,7 @@ class Worker:
         if not is_in_message:
             views.append(memoryview(content))
         transfer = self._arena.transfer(views, len(task.positions))
+        now = time.perf_counter()
         self._parent.send(
             TaskDone(
                 task.task,
@@ -201,7 +206,9 @@ class Worker:
                 transfer.opened,
                 transfer.closed,
                 None if error is None else self._dump_error(error),
-                result.step_seconds,
+                result.step_times,
+                now - begin,
+                now - computed_at,
             ),
             transfer.descriptors,
         )

@@ -118,8 +118,7 @@ class WorkerProcess:
         return BlockReply(
             buffers.pop() if done.content is None else done.content,
             buffers,
-            done.error,
-            done.step_seconds,
+            done,
             num_bytes=sum(size for _, _, size in done.slot_ranges),
         )
 
