@@ -39,7 +39,9 @@ class Segment(SegmentBuilder):
             self.counters.executor = "processes"
             return self._open_processes(num_workers, in_order=in_order)[0]
         cut = self._cut(in_order=in_order)
-        inline = self._stack(cut, InlineExecutor(open_cut(cut), policy=settings.policy))
+        inline = self._stack(
+            cut, InlineExecutor(open_cut(cut, policy=settings.policy), policy=settings.policy)
+        )
         strategies = [ExecutionStrategy(kind="inline", size=1, open=lambda: (inline, None))]
         if settings.runs_ahead:
             strategies += self._thread_strategies(in_order=in_order)
@@ -58,7 +60,7 @@ class Segment(SegmentBuilder):
             return []
         cut = self._cut(in_order=in_order, below_batches=True)
         threads = ThreadExecutor(
-            open_cut(cut),
+            open_cut(cut, policy=self.settings.policy),
             most_positions_ahead=read.prefetch_buffer_size,
             policy=self.settings.policy,
         )

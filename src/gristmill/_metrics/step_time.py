@@ -19,6 +19,12 @@ class StepTime(NamedTuple):
     interpreter_wait_s: float = 0.0
     """Seconds in which it waited for the interpreter lock."""
 
+    def plus(self, other: "StepTime") -> "StepTime":
+        """Return the sum of two times."""
+        return StepTime(
+            self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3]
+        )
+
 
 def computing(seconds: float) -> StepTime:
     """Return the time of a step that had a core all the time.

@@ -40,7 +40,6 @@ from gristmill._engine.tuning.measure import is_mostly_waiting
 from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 from gristmill._engine.tuning.step_timer import begin_step, end_step, read_thread
 from gristmill._metrics.profiler import named
-from gristmill._metrics.step_time import add_times
 from gristmill._plan.nodes.base import Node, Step
 from gristmill._plan.nodes.combine import (
     ChooseNode,
@@ -190,13 +189,16 @@ def _with_rows(read: Reader, policy: TuningPolicy) -> Reader:
 
     def read_rows(span: Span) -> BlockResult:
         result = read(span)
-        begin = begin_step(result.reading)
-        block = result.block.with_rows(result.block.rows())
-        step, reading = end_step(begin)
-        times = result.step_times
-        times = (*times[:-1], add_times((times[-1], step)))
-        elapsed_s = sum([time.elapsed_s for time in times])
-        waited_s = sum([time.waited_s + time.interpreter_wait_s for time in times])
+        times, reading, block = result.step_times, result.reading, result.block
+        if not isinstance(block.data, list):
+            begin = begin_step(reading)
+            block = block.with_rows(block.rows())
+            step, reading = end_step(begin)
+            times = (*times[:-1], times[-1].plus(step))
+        elapsed_s = waited_s = 0.0
+        for step_s, _, step_waited_s, interpreter_wait_s in times:
+            elapsed_s += step_s
+            waited_s += step_waited_s + interpreter_wait_s
         return BlockResult(
             block=block,
             error=result.error,

@@ -8,6 +8,7 @@
                    ◀── block in slots ───   TaskDone
     WithdrawTask   ─────────────────────▶   (another worker has taken the task over)
                    ◀─────────────────────   TaskWithdrawn, unless it has begun the task
+    ReleaseSlots   ─────────────────────▶   (large arrays were freed)
     TrimMemory     ─────────────────────▶   (the pool is idle)
                    ◀─────────────────────   SlotsClosed
                    ◀─────────────────────   LogRelay, at any time
@@ -88,6 +89,14 @@ class WithdrawTask(Message):
     """Drop a task, unless it has begun."""
 
     task: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReleaseSlots(Message):
+    """Reuse large slots before the next task is sent: the worker may have tasks in its queue."""
+
+    freed_slots: Sequence[int]
 
 
 @final

@@ -10,7 +10,7 @@ from gristmill._engine.blocks.block_result import BlockResult, join_results
 from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.stages.batch import stack_stages
 from gristmill._engine.tuning.measure import Stopwatch, is_mostly_waiting
-from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
+from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill._metrics.counters import Counters
 
 
@@ -28,7 +28,7 @@ class ThreadedReader:
         *,
         num_threads: int,
         most_ahead: int,
-        policy: TuningPolicy = DEFAULT_POLICY,
+        policy: TuningPolicy,
     ) -> None:
         self._cut = cut
         self._read = read
@@ -55,7 +55,9 @@ class ThreadedReader:
         """Run the stages of the cut from the start to the end of a range."""
         if self._threads is None:
             self._threads = ThreadExecutor(
-                open_cut(self._low), most_positions_ahead=self._most_ahead, policy=self._policy
+                open_cut(self._low, policy=self._policy),
+                most_positions_ahead=self._most_ahead,
+                policy=self._policy,
             )
         threads = self._threads
         threads.resize(self._num_threads)

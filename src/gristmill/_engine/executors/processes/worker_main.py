@@ -34,6 +34,7 @@ from gristmill._engine.executors.processes.messages import (
     Message,
     Progress,
     Ready,
+    ReleaseSlots,
     SentSkip,
     SlotsClosed,
     TaskDone,
@@ -43,7 +44,6 @@ from gristmill._engine.executors.processes.messages import (
 )
 from gristmill._engine.executors.processes.threaded_reader import ThreadedReader
 from gristmill._plan.nodes.steps import RandomMapNode
-from gristmill.options import ReadOptions
 
 
 @final
@@ -81,10 +81,6 @@ class ParentConnection:
     def _send_logs(self) -> None:
         while self._unsent_logs:
             self._channel.send(LogRelay(self._unsent_logs.popleft()))
-
-
-MESSAGE_BYTES = 8192
-"""Larger content of a block is in shared memory, not in the message."""
 
 
 def run_worker(descriptor: int) -> None:
@@ -130,12 +126,14 @@ class Worker:
     """Computes tasks in the order in which they arrive, and sends the results."""
 
     def __init__(self, jobs: Sequence[Job], parent: ParentConnection, number: int) -> None:
+        policy = jobs[0].policy  # all jobs of a pool have the same
         self._parent = parent
-        self._sender = Sender()
+        self._sender = Sender(policy)
         self._number = number
-        self._arena = Arena()
+        self._arena = Arena(policy)
+        self._message_bytes = policy.message_bytes
         self._tasks: deque[ComputeTask] = deque()
-        self._jobs = [_OpenJob(job.cut, job.read, self._arena) for job in jobs]
+        self._jobs = [_OpenJob(job, self._arena) for job in jobs]
 
     def run(self, channel: Channel) -> None:
         """Handle messages until the parent is gone."""
@@ -152,6 +150,8 @@ class Worker:
             case ComputeTask():
                 self._arena.release(message.freed_slots)
                 self._tasks.append(message)
+            case ReleaseSlots():
+                self._arena.release(message.freed_slots)
             case WithdrawTask():
                 for task in self._tasks:
                     if task.task == message.task:
@@ -193,7 +193,7 @@ class Worker:
             block, error = self._sendable_part(job, result.block)
             content, buffers = self._dump_content(job, replace(result, block=block), skips)
         views = [buffer.raw() for buffer in buffers]
-        is_in_message = len(content) <= MESSAGE_BYTES
+        is_in_message = len(content) <= self._message_bytes
         if not is_in_message:
             views.append(memoryview(content))
         transfer = self._arena.transfer(views, len(task.positions))
@@ -265,14 +265,15 @@ class Worker:
 class _OpenJob:
     """A job, and the reader of its plan."""
 
-    def __init__(self, cut: Cut, options: ReadOptions, arena: Arena) -> None:
-        self.cut = cut
+    def __init__(self, job: Job, arena: Arena) -> None:
+        cut = self.cut = job.cut
         above = cut.steps[cut.num_read :]
         self.draws_above = any(isinstance(step, RandomMapNode) for step in above)
         """Whether a step above the cut draws random numbers, and so needs the generators."""
         self.read = ThreadedReader(
             cut,
-            open_cut(cut, arena.empty),
-            num_threads=options.num_threads,
-            most_ahead=options.prefetch_buffer_size,
+            open_cut(cut, arena.empty, policy=job.policy),
+            num_threads=job.read.num_threads,
+            most_ahead=job.read.prefetch_buffer_size,
+            policy=job.policy,
         )

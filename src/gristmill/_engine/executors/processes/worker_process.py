@@ -19,6 +19,7 @@ from gristmill._engine.executors.processes.messages import (
     ComputeTask,
     Init,
     Message,
+    ReleaseSlots,
     SlotsClosed,
     TaskDone,
     TrimMemory,
@@ -88,6 +89,11 @@ class WorkerProcess:
         """Send a task, along with the slots that the worker may reuse."""
         freed = self.mapped_slots.take_freed(MAX_FREED_PER_TASK)
         self._send(ComputeTask(task.number, task.job, task.positions, task.tries > 0, freed))
+
+    def release_slots(self, min_bytes: int) -> None:
+        """Send the slots that the worker may reuse, if they have at least `min_bytes` together."""
+        if self.mapped_slots.num_freed_bytes >= min_bytes:
+            self._send(ReleaseSlots(self.mapped_slots.take_freed(MAX_FREED_PER_TASK)))
 
     def withdraw_task(self, task: Task) -> None:
         """Ask the worker to drop a task, unless it has begun it."""
