@@ -22,7 +22,7 @@ class StepClock:
     """What one step took so far.
 
     >>> clock = StepClock("Map f")
-    >>> clock.add(computing(0.5))
+    >>> clock.add(StepTime(0.5, cpu_s=0.5))
     >>> clock.stats().cpu_s
     0.5
     """
@@ -71,7 +71,7 @@ class Counters:
     """Counters of one iterator.
 
     >>> counters = Counters(["reading", "Map f"])
-    >>> counters.count_steps((computing(0.5), computing(0.25)))
+    >>> counters.count_steps((StepTime(0.5, 0.5), StepTime(0.25, 0.25)))
     >>> counters.stats().steps[1].elapsed_s
     0.25
     """
