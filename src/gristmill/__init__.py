@@ -60,6 +60,7 @@ if _typing.TYPE_CHECKING:
         Operation,
         RandomMapOperation,
     )
+    from gristmill._metrics.bottleneck import Bottleneck
     from gristmill._metrics.stats import Stats, StepStats
     from gristmill.options import (
         MultiprocessingOptions,
@@ -121,6 +122,7 @@ else:
             "gristmill._data.transforms.operations": (
                 "BatchOperation, FilterOperation, MapOperation, Operation, RandomMapOperation"
             ),
+            "gristmill._metrics.bottleneck": "Bottleneck",
             "gristmill._metrics.stats": "Stats, StepStats",
             "gristmill.options": (
                 "MultiprocessingOptions, NoSharding, ReadOptions, ShardByJaxProcess, "
@@ -145,6 +147,7 @@ __all__ = [
     "Batch",
     "BatchOperation",
     "BatchTransform",
+    "Bottleneck",
     "DataLoader",
     "DataLoaderIterator",
     "DatasetIterator",

@@ -1,13 +1,11 @@
 """All the ways to execute one pipeline, and what a run returns, recorded to the bit."""
 
 import contextlib
-import importlib
 import math
 import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -18,9 +16,8 @@ from hypothesis import strategies as st
 import tests.properties.pipelines
 import tests.properties.trees
 from gristmill import DataLoader, DataLoaderIterator, ReadOptions, WorkerOptions
+from gristmill._data.batching import leaves
 from gristmill._engine.access import records as _records
-from gristmill._engine.executors.ipc.arena import Arena
-from gristmill._engine.executors.processes.threaded_reader import ThreadedReader
 from gristmill.errors import GristmillWarning
 from tests.policies import (
     EAGER,
@@ -52,21 +49,9 @@ ALWAYS_WAITS: dict[str, float] = {"waiting_share": -math.inf, "min_waiting_s": -
 """Every block counts as waiting."""
 
 
-def force_worker(number: int, num_workers: int, *, policy: TuningPolicy, uses_arena: bool) -> None:
-    """In a worker: make rare cases frequent."""
-
-    def force(module: str, **values: Any) -> None:
-        for name, value in values.items():
-            assert hasattr(importlib.import_module(module), name), f"{module} has no {name}"
-            setattr(importlib.import_module(module), name, value)
-
-    worker = "gristmill._engine.executors.processes.worker_main"
-    force(worker, Arena=partial(Arena, policy))
-    force(worker, ThreadedReader=partial(ThreadedReader, policy=policy))
-    if uses_arena:  # small arrays are sent as large ones are
-        force("gristmill._data.batching.leaves", _SMALL_BYTES=0)
-        force("gristmill._engine.executors.processes.worker_main", MESSAGE_BYTES=1)
-        force("gristmill._engine.executors.ipc.serialize", IN_BAND_BYTES=1)
+def stack_all_in_slots(number: int, num_workers: int) -> None:
+    """In a worker: send the smallest batches as large ones are sent."""
+    setattr(leaves, "_SMALL_BYTES", 0)  # noqa: B010 - it is private
 
 
 NO_THREADS = ReadOptions(num_threads=0)
@@ -92,7 +77,7 @@ class Run:
 
     @property
     def policy(self) -> TuningPolicy:
-        """The policy of the stream in this process."""
+        """The policy of the stream, in this process and in workers."""
         policy = TuningPolicy()
         if self.kind == "threads":  # as many as allowed, from the first element on
             never: dict[str, float] = {"first_trial_s": math.inf, "quick_trial_s": math.inf}
@@ -100,6 +85,11 @@ class Run:
         if self.is_hopping:  # another strategy with every second block
             needed = -math.inf if self.stays_where_it_went else math.inf
             policy = replace(TRIES_AT_ONCE, min_speedup=needed, min_relative_speed=needed)
+        if self.uses_arena:  # small arrays are sent as large ones are, and slots are soon idle
+            policy = replace(policy, message_bytes=1, in_band_bytes=1)
+            policy = replace(policy, min_slot_bytes=4096, slot_idle_blocks=3)
+        if self.is_wide:  # in a worker, threads read after the first range
+            policy = replace(policy, **ALWAYS_WAITS)
         policy = replace(
             policy,
             busy_share=math.inf if self.is_idle else EAGER.busy_share,
@@ -107,16 +97,6 @@ class Run:
             max_tried_workers=2,
         )
         return policy if self.block_size is None else fixed_blocks(self.block_size, policy)
-
-    @property
-    def worker_policy(self) -> TuningPolicy:
-        """The policy in workers."""
-        policy = TuningPolicy()
-        if self.uses_arena:  # slots are soon idle
-            policy = replace(policy, min_slot_bytes=4096, slot_idle_blocks=3)
-        if self.is_wide:  # after the first range, threads read
-            policy = replace(policy, **ALWAYS_WAITS)
-        return policy
 
     @contextlib.contextmanager
     def forced(self) -> Iterator[list[str]]:
@@ -127,9 +107,7 @@ class Run:
 
     def loader(self, pipeline: Pipeline, source: Any = None, **arguments: Any) -> DataLoader:
         """Return the loader that executes a pipeline this way, within `forced`."""
-        worker_init_fn = partial(
-            force_worker, policy=self.worker_policy, uses_arena=self.uses_arena
-        )
+        worker_init_fn = stack_all_in_slots if self.uses_arena else None
         with warnings.catch_warnings():  # some have no elements at all, which warns
             warnings.simplefilter("ignore", GristmillWarning)
             loader = DataLoader(

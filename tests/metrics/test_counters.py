@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gristmill._metrics.counters import Counters, StepClock, num_bytes
+from gristmill._metrics.step_time import computing
 
 Pair = namedtuple("Pair", "a b")
 
@@ -54,10 +55,10 @@ def test_before_anything_happens_all_is_zero():
 
 def test_time_is_counted_for_the_lowest_steps_and_by_clocks_for_those_above():
     counters = Counters(["reading", "Map f", "Batch(2)"])
-    counters.count_steps((1.0, 2.0))
-    counters.count_steps((0.5,))
-    counters.steps[2].add(0.25)
-    counters.steps[2].add(0.25)
+    counters.count_steps((computing(1.0), computing(2.0)))
+    counters.count_steps((computing(0.5),))
+    counters.steps[2].add(computing(0.25))
+    counters.steps[2].add(computing(0.25))
 
     assert [step.elapsed_s for step in counters.stats().steps] == [1.5, 2.0, 0.5]
 
@@ -70,7 +71,7 @@ def test_stats_do_not_change_once_they_are_given():
     counters = Counters(["reading"])
     before = counters.stats()
 
-    counters.count_steps((1.0,))
+    counters.count_steps((computing(1.0),))
     counters.skipped += 1
 
     assert before.steps[0].elapsed_s == 0.0

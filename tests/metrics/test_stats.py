@@ -13,6 +13,8 @@ ONE = Stats(
     elapsed_s=4.0,
     waited_s=1.0,
     steps=(StepStats(name="reading", elapsed_s=0.5), StepStats(name="Map f", elapsed_s=2.0)),
+    busy_s=3.0,
+    transfer_s=0.5,
     num_skipped=1,
     executor="processes",
     num_workers=2,

@@ -113,7 +113,8 @@ class Segment(SegmentBuilder):
         return self._stack(cut, executor, needs_thread=True), executor
 
     def _reader(self, cut: Cut) -> Callable[[range], BlockResult]:
-        return with_reader_name(open_cut(cut), num_threads=self.settings.read.num_threads)
+        read = open_cut(cut, policy=self.settings.policy)
+        return with_reader_name(read, num_threads=self.settings.read.num_threads)
 
     def _cut(
         self, *, in_order: bool, below_batches: bool = False, max_read: int | None = None

@@ -112,9 +112,11 @@ class Stream:
     def _open(self) -> None:
         self.counters.reopen()
         self._stage = open_stages(self._plan, self._settings, self.counters)
+        policy = self._settings.policy
+        has_workers = self._stage.needs_thread
         self._puller = ResumablePuller[BlockResult, Cursor](
             StageProducer(self._stage),
-            buffer_size=self._settings.policy.prefetch_blocks,
+            buffer_size=policy.worker_prefetch_blocks if has_workers else policy.prefetch_blocks,
             name="gristmill-stream",
             idle_timeout_s=self._settings.idle_timeout_s,
         )

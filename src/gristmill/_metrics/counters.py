@@ -13,22 +13,57 @@ from typing import cast, final
 import numpy as np
 
 from gristmill._metrics.stats import Stats, StepStats, add_stats
+from gristmill._metrics.step_time import StepTime
 from gristmill.types import AnyArray, Element
 
 
 @final
 class StepClock:
-    """Seconds spent in one step."""
+    """What one step took so far.
 
-    __slots__ = ("name", "seconds")
+    >>> clock = StepClock("Map f")
+    >>> clock.add(StepTime(0.5, cpu_s=0.5))
+    >>> clock.stats().cpu_s
+    0.5
+    """
+
+    __slots__ = ("_cpu_s", "_elapsed_s", "_in_order_s", "_interpreter_wait_s", "_waited_s", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.seconds = 0.0
+        self._elapsed_s = self._cpu_s = self._waited_s = self._interpreter_wait_s = 0.0
+        self._in_order_s = 0.0
 
-    def add(self, seconds: float) -> None:
-        """Add some seconds."""
-        self.seconds += seconds
+    def add(self, step_time: StepTime, *, is_in_order: bool = True) -> None:
+        """Add what the step took for a block.
+
+        Args:
+            step_time: What it took.
+            is_in_order: Whether it ran above the cut, on one block after the other.
+        """
+        elapsed_s, cpu_s, waited_s, interpreter_wait_s = step_time
+        self._elapsed_s += elapsed_s
+        self._cpu_s += cpu_s
+        self._waited_s += waited_s
+        self._interpreter_wait_s += interpreter_wait_s
+        if is_in_order:
+            self._in_order_s += elapsed_s
+
+    @property
+    def time(self) -> StepTime:
+        """The sum of what was added."""
+        return StepTime(self._elapsed_s, self._cpu_s, self._waited_s, self._interpreter_wait_s)
+
+    def stats(self) -> StepStats:
+        """Return the current values."""
+        return StepStats(
+            name=self.name,
+            elapsed_s=self._elapsed_s,
+            cpu_s=self._cpu_s,
+            waited_s=self._waited_s,
+            interpreter_wait_s=self._interpreter_wait_s,
+            in_order_s=self._in_order_s,
+        )
 
 
 @final
@@ -36,7 +71,7 @@ class Counters:
     """Counters of one iterator.
 
     >>> counters = Counters(["reading", "Map f"])
-    >>> counters.count_steps((0.5, 0.25))
+    >>> counters.count_steps((StepTime(0.5, 0.5), StepTime(0.25, 0.25)))
     >>> counters.stats().steps[1].elapsed_s
     0.25
     """
@@ -58,6 +93,8 @@ class Counters:
         self._waiting: Sequence[Element] = ()
         self._bytes_each = 0
         self._waited_s = 0.0
+        self._busy_s = 0.0
+        self._transfer_s = 0.0
         self._first_requested_at: float | None = None
         self._last_handed_out_at = 0.0
 
@@ -73,10 +110,20 @@ class Counters:
         """Let the same steps be added again: their clocks continue."""
         self._num_open_steps = 0
 
-    def count_steps(self, step_seconds: Sequence[float], *, first: int = 0) -> None:
-        """Add the seconds that a block took in each step, starting with step `first`."""
-        for number, seconds in enumerate(step_seconds, start=first):
-            self.steps[number].seconds += seconds
+    def count_steps(self, step_times: Sequence[StepTime], *, first: int = 0) -> None:
+        """Add what a block took in each step below the cut, starting with step `first`."""
+        for number, step_time in enumerate(step_times, start=first):
+            self.steps[number].add(step_time, is_in_order=False)
+
+    def count_work(self, busy_s: float, transfer_s: float) -> None:
+        """Add the seconds for which a thread or a worker was busy with a block.
+
+        Args:
+            busy_s: The seconds.
+            transfer_s: Those of them in which a worker copied the block into shared memory.
+        """
+        self._busy_s += busy_s
+        self._transfer_s += transfer_s
 
     def count_block(self, rows: Sequence[Element], *, asked_at: float) -> None:
         """Count a block whose elements the consumer pops from `rows` one by one."""
@@ -104,7 +151,9 @@ class Counters:
             output_bytes=self._num_bytes - self._bytes_each * len(self._waiting),
             elapsed_s=0.0 if started_at is None else self._last_handed_out_at - started_at,
             waited_s=self._waited_s,
-            steps=tuple(StepStats(name=step.name, elapsed_s=step.seconds) for step in self.steps),
+            steps=tuple([step.stats() for step in self.steps]),
+            busy_s=self._busy_s,
+            transfer_s=self._transfer_s,
             num_skipped=self.skipped,
             executor=self.executor,
             num_threads=self.num_threads,

@@ -13,8 +13,13 @@ from gristmill._engine.blocks.block_result import (
     join_results,
 )
 from gristmill._engine.blocks.lineage import lineage_of
+from gristmill._metrics.step_time import StepTime, computing
 
 BELOW = OSError("below")
+
+
+def times(*seconds: float) -> tuple[StepTime, ...]:
+    return tuple(map(computing, seconds))
 
 
 def block_of(numbers: range) -> Block:
@@ -61,11 +66,13 @@ def test_a_step_does_not_run_on_no_elements():
     def run(block: Block) -> BlockResult:
         raise AssertionError("called")
 
-    result = BlockResult(Block.empty(), BELOW, skips=(skip(4),), step_seconds=(1.0,)).then(run)
+    result = BlockResult(Block.empty(), BELOW, skips=(skip(4),), step_times=(computing(1.0),)).then(
+        run
+    )
 
     assert result.error is BELOW
     assert [event.record.position for event in result.skips] == [4]
-    assert result.step_seconds == (1.0, 0.0)
+    assert result.step_times == (computing(1.0), computing(0.0))
 
 
 def test_skips_and_counts_past_an_error_are_dropped():
@@ -88,29 +95,34 @@ def test_skips_counts_and_times_of_a_step_come_after_those_below():
     below = BlockResult(
         block_of(range(3)),
         skips=(skip(0),),
-        step_seconds=(1.0,),
+        step_times=(computing(1.0),),
         filter_counts=(counts(range(3), 2),),
     )
     result = below.then(run)
 
     assert [event.record.position for event in result.skips] == [0, 1]
     assert [counted.num_above for counted in result.filter_counts] == [2, 1]
-    assert len(result.step_seconds) == 2
+    assert len(result.step_times) == 2
     assert result.seconds >= 1.0
 
 
 def test_results_that_follow_each_other_are_joined():
     joined = join_results(
         [
-            BlockResult(block_of(range(2)), step_seconds=(1.0, 2.0), skips=(skip(0),)),
-            BlockResult(Block.empty(), step_seconds=(0.5, 0.0), has_waited=True),
-            BlockResult(block_of(range(5, 7)), BELOW, step_seconds=(1.0, 1.0), skips=(skip(6),)),
+            BlockResult(block_of(range(2)), step_times=times(1.0, 2.0), skips=(skip(0),)),
+            BlockResult(Block.empty(), step_times=times(0.5, 0.0), has_waited=True),
+            BlockResult(
+                block_of(range(5, 7)),
+                BELOW,
+                step_times=times(1.0, 1.0),
+                skips=(skip(6),),
+            ),
         ]
     )
 
     assert joined.block.rows() == [0, 1, 5, 6]
     assert joined.error is BELOW
-    assert joined.step_seconds == (2.5, 3.0)
+    assert joined.step_times == (computing(2.5), computing(3.0))
     assert len(joined.skips) == 2
     assert joined.has_waited
 

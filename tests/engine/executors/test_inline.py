@@ -13,6 +13,7 @@ from gristmill._engine.executors.inline import InlineExecutor
 from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.tuning.measure import BlockStats
 from gristmill._engine.tuning.policy import DEFAULT_POLICY
+from gristmill._metrics.step_time import computing
 
 Read = Callable[[range], BlockResult]
 
@@ -20,7 +21,7 @@ Read = Callable[[range], BlockResult]
 def block_of(positions: range, *, seconds: float = 0.0, has_waited: bool = False) -> BlockResult:
     lineage = DenseLineage.of_records(positions, num_flat_maps=0)
     return BlockResult(
-        Block(list(positions), lineage), step_seconds=(seconds,), has_waited=has_waited
+        Block(list(positions), lineage), step_times=(computing(seconds),), has_waited=has_waited
     )
 
 

@@ -14,6 +14,7 @@ from gristmill._engine.executors.inline import InlineExecutor
 from gristmill._engine.stages.ranges import RangeStage
 from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill._metrics.counters import Counters
+from gristmill._metrics.step_time import computing
 from tests.policies import fixed_blocks
 
 
@@ -24,7 +25,7 @@ def sizes_of_blocks(policy: TuningPolicy, *, length: int, seconds: float = 0.0) 
     def read(positions: range) -> BlockResult:
         sizes.append(len(positions))
         block = Block(list(positions), DenseLineage.of_records(positions, num_flat_maps=0))
-        return BlockResult(block, step_seconds=(seconds,))
+        return BlockResult(block, step_times=(computing(seconds),))
 
     stage = RangeStage(
         InlineExecutor(read, policy=policy),

@@ -71,7 +71,10 @@ def batch_reader(node: BatchNode, context: ReadContext, read_parent: Reader) -> 
                 ends.append(count)
             result = result.with_block(result.block[: ends[-1] if ends else 0])
         indices = span if context.by_index else None
-        return result.then(lambda block: make(node, block, ends, allocate, indices))
+        return result.then(
+            lambda block: make(node, block, ends, allocate, indices),
+            is_timed=not context.by_index,
+        )
 
     return read
 

@@ -64,7 +64,7 @@ def padded_flat_map_reader(node: FanOutNode, context: ReadContext, read_parent: 
         # Each parent is read once, in the order of the indices: an error comes where it belongs.
         unique, firsts, inverse = np.unique(parents, return_index=True, return_inverse=True)
         order = np.argsort(firsts)
-        result = read_parent(unique[order]).then(run_split)
+        result = read_parent(unique[order]).then(run_split, is_timed=False)
         groups = result.block.rows()
         ranks = np.argsort(order)[inverse]
         rows: list[Element] = []

@@ -1,6 +1,5 @@
 """The interpreter of random access: opens the reader of any node, by one table of node classes."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -37,7 +36,9 @@ from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
-from gristmill._engine.tuning.measure import Stopwatch
+from gristmill._engine.tuning.measure import is_mostly_waiting
+from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
+from gristmill._engine.tuning.step_timer import begin_step, end_step, read_thread
 from gristmill._metrics.profiler import named
 from gristmill._plan.nodes.base import Node, Step
 from gristmill._plan.nodes.combine import (
@@ -79,12 +80,15 @@ OpenStep: TypeAlias = Callable[..., RunStep]
 """Called with a step and its context."""
 
 
-def open_cut(cut: Cut, allocate: Allocate = aligned_empty) -> Reader:
+def open_cut(
+    cut: Cut, allocate: Allocate = aligned_empty, *, policy: TuningPolicy = DEFAULT_POLICY
+) -> Reader:
     """Return the reader of the base of a cut, by position; its blocks have rows.
 
     Args:
         cut: The plan, and where it is cut.
         allocate: Allocates the arrays of the batches that are returned.
+        policy: The tuning policy.
     """
     context = ReadContext(
         by_index=False,
@@ -94,7 +98,7 @@ def open_cut(cut: Cut, allocate: Allocate = aligned_empty) -> Reader:
         skips_errors=cut.skips_errors,
         stops_at_absent=cut.stops_at_absent,
     )
-    return _with_rows(open_reader(cut.base, context))
+    return _with_rows(open_reader(cut.base, context), policy)
 
 
 def open_dataset(node: Node) -> Reader:
@@ -147,7 +151,8 @@ def _step_reader(node: Step, context: ReadContext, read_parent: Reader) -> Reade
     run = open_step(node, context)
     if context.skips_errors:
         run = skipping_errors(node, run, lambda block: block.lineage)
-    return lambda span: read_parent(span).then(run)
+    is_timed = not context.by_index
+    return lambda span: read_parent(span).then(run, is_timed=is_timed)
 
 
 def _same_reader(node: HintNode, context: ReadContext, read_parent: Reader) -> Reader:
@@ -171,31 +176,38 @@ def _stream_base(open_base: OpenReader) -> OpenReader:
 
 def _timed(read: Reader) -> Reader:
     def read_timed(span: Span) -> BlockResult:
-        start = time.perf_counter()
+        begin = read_thread()
         result = read(span)
-        return result.with_step_seconds((time.perf_counter() - start,))
+        step, reading = end_step(begin)
+        return result.with_step_times((step,), reading)
 
     return read_timed
 
 
-def _with_rows(read: Reader) -> Reader:
+def _with_rows(read: Reader, policy: TuningPolicy) -> Reader:
     """Make rows of columns here, where it is timed and may run in parallel, not in the consumer."""
 
     def read_rows(span: Span) -> BlockResult:
-        watch = Stopwatch()
         result = read(span)
-        start = time.perf_counter()
-        block = result.block.with_rows(result.block.rows())
-        last = result.step_seconds[-1] + time.perf_counter() - start
-        watch.stop()
+        times, reading, block = result.step_times, result.reading, result.block
+        if not isinstance(block.data, list):
+            begin = begin_step(reading)
+            block = block.with_rows(block.rows())
+            step, reading = end_step(begin)
+            times = (*times[:-1], times[-1].plus(step))
+        elapsed_s = waited_s = 0.0
+        for step_s, _, step_waited_s, interpreter_wait_s in times:
+            elapsed_s += step_s
+            waited_s += step_waited_s + interpreter_wait_s
         return BlockResult(
             block=block,
             error=result.error,
             row=result.row,
             skips=result.skips,
-            step_seconds=(*result.step_seconds[:-1], last),
+            step_times=times,
             filter_counts=result.filter_counts,
-            has_waited=watch.has_waited,
+            has_waited=is_mostly_waiting(elapsed_s, waited_s, policy),
+            reading=reading,
         )
 
     return read_rows

@@ -6,7 +6,6 @@ them. The next step runs on those elements first. If it raises too, its error co
 stream and replaces the one from below.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
@@ -17,6 +16,8 @@ from numpy.typing import NDArray
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._engine.blocks.block import Block, concatenate
 from gristmill._engine.tuning.measure import BlockStats
+from gristmill._engine.tuning.step_timer import ThreadReading, begin_step, end_step
+from gristmill._metrics.step_time import StepTime, add_times
 from gristmill.types import Cursor, Indices
 
 
@@ -62,18 +63,24 @@ class BlockResult:
     row: int = 0
     """The row of its input that the step was at when it raised `error`."""
     skips: tuple[SkipEvent, ...] = ()
-    step_seconds: tuple[float, ...] = ()
-    """Seconds spent in each step, bottom up."""
+    step_times: tuple[StepTime, ...] = ()
+    """What each step took, bottom up."""
     filter_counts: tuple[FilterCounts, ...] = ()
     has_waited: bool = False
     """Whether most of the time was spent waiting, for a disk or a network."""
     stats: BlockStats | None = None
     """What computing the range took; set by the executor that computed it."""
+    reading: ThreadReading | None = None
+    """The clocks at the end of the last step, for the next one in the same thread."""
+    busy_s: float | None = None
+    """Seconds for which a worker was busy with it, if several threads of it computed the steps."""
+    transfer_s: float = 0.0
+    """Seconds of these in which the worker copied it into shared memory."""
 
     @property
     def seconds(self) -> float:
         """Seconds spent in all steps."""
-        return sum(self.step_seconds)
+        return sum([step.elapsed_s for step in self.step_times])
 
     def with_block(self, block: Block) -> "BlockResult":
         """Return the same result with another block."""
@@ -82,32 +89,50 @@ class BlockResult:
             error=self.error,
             row=self.row,
             skips=self.skips,
-            step_seconds=self.step_seconds,
+            step_times=self.step_times,
             filter_counts=self.filter_counts,
             has_waited=self.has_waited,
             stats=self.stats,
+            reading=self.reading,
         )
 
-    def with_step_seconds(self, step_seconds: tuple[float, ...]) -> "BlockResult":
+    def with_step_times(
+        self, step_times: tuple[StepTime, ...], reading: ThreadReading | None
+    ) -> "BlockResult":
         """Return the same result with other times."""
         return BlockResult(
             block=self.block,
             error=self.error,
             row=self.row,
             skips=self.skips,
-            step_seconds=step_seconds,
+            step_times=step_times,
             filter_counts=self.filter_counts,
             has_waited=self.has_waited,
             stats=self.stats,
+            reading=reading,
         )
 
-    def then(self, run: Callable[[Block], "BlockResult"]) -> "BlockResult":
-        """Run a step on the elements of this result."""
+    def then(
+        self, run: Callable[[Block], "BlockResult"], *, is_timed: bool = True
+    ) -> "BlockResult":
+        """Run a step on the elements of this result.
+
+        Args:
+            run: The step.
+            is_timed: Whether to measure the step. Those below a dataset's iterator are measured
+                together.
+        """
+        step_times, reading = self.step_times, self.reading
         if not len(self.block):
-            return self.with_step_seconds((*self.step_seconds, 0.0))
-        start = time.perf_counter()
-        result = run(self.block)
-        step_seconds = (*self.step_seconds, time.perf_counter() - start)
+            more = (StepTime(),) if is_timed else ()
+            return self.with_step_times(step_times + more, reading)
+        if is_timed:
+            begin = begin_step(reading)
+            result = run(self.block)
+            step, reading = end_step(begin)
+            step_times = (*step_times, step)
+        else:
+            result = run(self.block)
         skips, filter_counts = self.skips, self.filter_counts
         # An error of this step comes before some of the skips and filter counts from below.
         if result.error is not None and skips:
@@ -121,9 +146,10 @@ class BlockResult:
             error=self.error if result.error is None else result.error,
             row=self.row if result.error is None else result.row,
             skips=skips + result.skips,
-            step_seconds=step_seconds,
+            step_times=step_times,
             filter_counts=filter_counts + result.filter_counts,
             stats=self.stats,
+            reading=reading,
         )
 
 
@@ -134,8 +160,8 @@ def join_results(results: list[BlockResult]) -> BlockResult:
         concatenate(blocks) if blocks else Block.empty(),
         results[-1].error if results else None,
         skips=tuple(skip for result in results for skip in result.skips),
-        step_seconds=tuple(
-            map(sum, zip(*(result.step_seconds for result in results), strict=False))
+        step_times=tuple(
+            map(add_times, zip(*(result.step_times for result in results), strict=False))
         ),
         filter_counts=tuple(counts for result in results for counts in result.filter_counts),
         has_waited=any(result.has_waited for result in results),

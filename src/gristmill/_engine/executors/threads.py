@@ -191,4 +191,5 @@ def _compute(read: Callable[[range], BlockResult], task: _Task) -> BlockResult:
         cpu_s=watch.cpu_s,
         waited_s=waited_s,
     )
+    result.reading = None  # another thread continues with it
     return result

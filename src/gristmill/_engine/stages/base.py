@@ -158,7 +158,7 @@ class StepStage(UpperStage, SegmentStage):
         if result is None:
             return None
         made = result.then(self._run)
-        self._clock.add(made.step_seconds[-1])
+        self._clock.add(made.step_times[-1])
         return self._skip.drop(made)
 
     def settle(self, num_missing: int = 0) -> Cursor | None:

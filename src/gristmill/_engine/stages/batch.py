@@ -1,6 +1,5 @@
 """Put the steps that run in order on top of what an executor computes."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import final
 
@@ -20,6 +19,7 @@ from gristmill._engine.stages.base import (
     settle_below,
 )
 from gristmill._engine.stages.ranges import RangeStage
+from gristmill._engine.tuning.step_timer import begin_step, end_step
 from gristmill._metrics.counters import Counters, StepClock
 from gristmill._metrics.profiler import named
 from gristmill._plan.nodes.base import Step
@@ -47,15 +47,15 @@ class BatchStage(UpperStage, SegmentStage):
         num_ready = count if is_last else count - count % self._node.size
         if not num_ready:
             return result if result is None else result.with_block(Block.empty())
-        start = time.perf_counter()
+        begin = begin_step(None if result is None else result.reading)
         block = concatenate(self._pending)
         self._pending = [block[num_ready:]] if num_ready < count else []
-        result = BlockResult(Block.empty()) if result is None else result
+        ready = (result or BlockResult(Block.empty())).with_block(block[:num_ready])
+        concatenating, ready.reading = end_step(begin)
         ends = batch_ends(self._node.size, num_ready)
-        batches = result.with_block(block[:num_ready]).then(
-            lambda block: self._make(self._node, block, ends)
-        )
-        self._clock.add(time.perf_counter() - start)
+        batches = ready.then(lambda block: self._make(self._node, block, ends))
+        self._clock.add(concatenating)
+        self._clock.add(batches.step_times[-1])
         return batches
 
     def settle(self, num_missing: int = 0) -> Cursor | None:

@@ -51,7 +51,7 @@ class FilterLimitStage(UpperStage):
         if not errors:
             return replace(result, filter_counts=())
         position, error = min(errors, key=lambda found: found[0])
-        return BlockResult(_up_to(position, result.block), error, step_seconds=result.step_seconds)
+        return BlockResult(_up_to(position, result.block), error, step_times=result.step_times)
 
     def seek(self, cursor: Cursor) -> Cursor:
         self._counts = self._new_counts()

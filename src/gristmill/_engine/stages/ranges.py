@@ -73,7 +73,10 @@ class RangeStage(SegmentStage):
             self._block_size = next_block_size(
                 self._block_size, result.stats, self._executor.policy
             )
-        self._counters.count_steps(result.step_seconds, first=self._first_step)
+        self._counters.count_steps(result.step_times, first=self._first_step)
+        self._counters.count_work(
+            result.seconds if result.busy_s is None else result.busy_s, result.transfer_s
+        )
         return self._skip.drop(result)
 
     @property

@@ -39,7 +39,7 @@ class RechunkStage(UpperStage):
             self._whole, self._offset = whole, end
             return BlockResult(whole.block[first:end])
         self._whole, self._offset = None, 0
-        return replace(whole, block=whole.block[first:], step_seconds=())
+        return replace(whole, block=whole.block[first:], step_times=())
 
     def observe(self, result: BlockResult) -> None:
         """Learn from what the steps above took for the last chunk."""

@@ -211,6 +211,10 @@ class TuningPolicy:
     """Blocks that a background thread prefetches: the one it computes and two that are ready. One
     would do; the second evens out the varying times of blocks."""
 
+    worker_prefetch_blocks: int = 2
+    """The same where worker processes compute the blocks: they already have some that are ready,
+    and each may be large."""
+
     # Look-ahead: how many blocks worker processes compute before they are needed.
 
     blocks_per_worker: int = 2
@@ -227,6 +231,10 @@ class TuningPolicy:
     lookahead_bytes: int = 128 << 20
     """Memory budget for blocks behind a late one, unless the user sets `memory_budget_bytes`."""
 
+    large_block_bytes: int = 16 << 20
+    """From this size of a block on, memory counts more than speed: a block that a background thread
+    has prefetched is one of the `blocks_per_worker`, and slots are soon returned to the system."""
+
     cache_friendly_bytes: int = 4 << 20
     """Maximum size of a block of many small batches: memory that does not fit a cache is slower to
     fill."""
@@ -242,7 +250,15 @@ class TuningPolicy:
     """Factor by which the estimated bytes per position fall, per block, if blocks get smaller. They
     rise at once."""
 
-    # Shared memory: which slots stay mapped.
+    # Shared memory: what is sent through it, and which slots stay mapped.
+
+    message_bytes: int = 8192
+    """Larger pickles of a block are in shared memory, not in the message."""
+
+    in_band_bytes: int = 65_536
+    """Smaller arrays of an element stay in the pickle, and so get memory of their own. Otherwise
+    the labels of a batch, if the user keeps them, would keep the shared memory of its images alive.
+    The copy takes microseconds."""
 
     min_slot_bytes: int = 65_536
     """Minimum size of a slot."""
@@ -250,9 +266,13 @@ class TuningPolicy:
     slot_idle_blocks: int = 256
     """A slot that was not used for this many blocks is returned to the system."""
 
+    large_slot_idle_blocks: int = 4
+    """The same for a slot of at least `large_block_bytes`: a worker that needs it once in a while
+    can create another one."""
+
     slot_slack: float = 1.125
-    """Size of a new slot relative to the last block: batches of strings or padded rows vary a
-    little."""
+    """Size of a new slot relative to the last block, once blocks were seen to vary in size, such as
+    batches of strings or padded rows."""
 
     slot_bytes_decay: float = 0.9
     """Factor by which the size of new slots falls, per block, if blocks get smaller. It rises at

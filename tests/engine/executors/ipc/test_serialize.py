@@ -17,13 +17,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gristmill._engine.executors.ipc import serialize as _pickle
 from gristmill._engine.executors.ipc.serialize import Sender, dump, dump_plan, load
+from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill.errors import WorkerError
 from gristmill.sources import ArraySource
 
 InWorker = Callable[..., Any]
 T = TypeVar("T")
+
+SMALL_BUFFERS = TuningPolicy(in_band_bytes=1024)
 
 
 def _plain() -> Any:
@@ -353,25 +355,19 @@ def test_an_array_arrives_in_dtype_shape_content_and_writability(
     assert there_and_back.flags.writeable == array.flags.writeable
 
 
-@pytest.fixture(autouse=True)
-def in_band_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let arrays be large from a size on that is handy."""
-    monkeypatch.setattr(_pickle, "IN_BAND_BYTES", 1024)
-
-
 @pytest.mark.parametrize("name", [name for name, array in ARRAYS.items() if array.nbytes > 1024])
 def test_the_memory_of_a_large_array_goes_out_of_band(name: str):
-    payload, buffers = Sender().dump({"x": ARRAYS[name]})
+    payload, buffers = Sender(SMALL_BUFFERS).dump({"x": ARRAYS[name]})
 
     assert len(payload) < 500
     assert [buffer.raw().nbytes for buffer in buffers] == [ARRAYS[name].nbytes]
 
 
 def test_a_small_array_stays_in_the_pickle():
-    limit = _pickle.IN_BAND_BYTES
+    limit = SMALL_BUFFERS.in_band_bytes
     small, large = np.zeros(limit - 1, np.uint8), np.zeros(limit, np.uint8)
 
-    payload, buffers = Sender().dump([small, large])
+    payload, buffers = Sender(SMALL_BUFFERS).dump([small, large])
 
     assert [buffer.raw().nbytes for buffer in buffers] == [limit]
     assert load(payload, buffers)[0].shape == small.shape
@@ -380,7 +376,7 @@ def test_a_small_array_stays_in_the_pickle():
 def test_a_read_only_array_stays_so_in_writeable_memory():
     array = np.zeros(1000)
     array.flags.writeable = False
-    payload, buffers = Sender().dump(array)
+    payload, buffers = Sender(SMALL_BUFFERS).dump(array)
 
     back = load(payload, [bytearray(buffer.raw()) for buffer in buffers])
 
@@ -417,7 +413,7 @@ def test_a_memoryview_stays_one(view: memoryview, in_worker: InWorker):
 
 
 def test_plain_elements_never_need_cloudpickle():
-    sender = Sender()
+    sender = Sender(SMALL_BUFFERS)
     sender.dump({"x": np.zeros(3), "y": ["text", 1, None]})
 
     assert not sender._needs_cloudpickle
@@ -431,7 +427,7 @@ def test_what_failed_once_is_not_tried_again():
             Box.tries += 1
             return Box, ()
 
-    sender = Sender()
+    sender = Sender(SMALL_BUFFERS)
     sender.dump(Box())  # once each way
     sender.dump(Box())
 
@@ -442,7 +438,7 @@ def test_the_buffers_of_a_failed_try_are_not_sent():
     class Box:
         pass
 
-    _, buffers = Sender().dump([np.zeros(1000), Box()])
+    _, buffers = Sender(SMALL_BUFFERS).dump([np.zeros(1000), Box()])
 
     assert len(buffers) == 1
 
@@ -479,7 +475,7 @@ class Frame(NamedTuple):
 )
 def test_what_cannot_be_sent_is_named_with_its_place_and_a_way_out(element: Any, told: str):
     with pytest.raises(WorkerError) as raised:
-        Sender().dump(element, name="batch")
+        Sender(SMALL_BUFFERS).dump(element, name="batch")
 
     assert told in str(raised.value)
     assert str(raised.value).endswith("or use `worker_count=0`.")
@@ -491,7 +487,7 @@ def test_one_bad_record_among_very_many_is_found_quickly():
     records[77_777] = threading.Lock()
 
     with pytest.raises(WorkerError, match=r"`batch\[77777\]` is a _thread.lock"):
-        Sender().dump(records, name="batch")
+        Sender(SMALL_BUFFERS).dump(records, name="batch")
 
 
 def test_why_is_told_where_the_object_says_so():
@@ -500,13 +496,13 @@ def test_why_is_told_where_the_object_says_so():
             raise ValueError("connections stay here")
 
     with pytest.raises(WorkerError) as raised:
-        Sender().dump({"c": Connection()}, name="batch")
+        Sender(SMALL_BUFFERS).dump({"c": Connection()}, name="batch")
 
     assert "ValueError: connections stay here" in str(raised.value)
 
 
 def test_a_sender_goes_on_after_something_that_cannot_be_sent():
-    sender = Sender()
+    sender = Sender(SMALL_BUFFERS)
     with pytest.raises(WorkerError):
         sender.dump(threading.Lock())
 

@@ -18,6 +18,7 @@ from gristmill._engine.executors.processes.messages import (
     Message,
     Progress,
     Ready,
+    ReleaseSlots,
     SentSkip,
     SlotsClosed,
     TaskDone,
@@ -25,18 +26,20 @@ from gristmill._engine.executors.processes.messages import (
     TrimMemory,
     WithdrawTask,
 )
+from gristmill._metrics.step_time import computing
 
 SKIP = SentSkip((3,), SkippedRecord(2, 7, "Map decode", "ValueError: x"), b"error")
 MESSAGES = [
     Init(1, 2, [100, 64], ["key"], relay_settings()),
     ComputeTask(5, 0, range(10, 20), True, [3, 4]),
     WithdrawTask(5),
+    ReleaseSlots([3]),
     TrimMemory([1, 2]),
     SlotsClosed([1]),
     Ready(),
     InitFailed(b"error"),
     Progress(3, None),
-    TaskDone(5, b"content", [(1, 0, 64)], [(1, 65_536)], [2], None, (0.5, 0.25)),
+    TaskDone(5, b"content", [(1, 0, 64)], [(1, 65_536)], [2], None, (computing(0.5),), 0.6, 0.1),
     TaskWithdrawn(5),
     LogRelay(RelayedRecord({"name": "root", "levelno": 30, "msg": "x"})),
     BlockContent([1, 2], lineage_of(range(2)), None, [SKIP], (), False),

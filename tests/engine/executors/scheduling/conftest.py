@@ -8,6 +8,7 @@ import pytest
 from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.lineage import DenseLineage
+from gristmill._metrics.step_time import computing
 
 
 @dataclass
@@ -32,7 +33,7 @@ class FakeReply:
     def decode(self) -> BlockResult:
         lineage = DenseLineage.of_records(self.positions, num_flat_maps=0)
         block = Block(list(self.positions), lineage)
-        return BlockResult(block, self.error, step_seconds=(self.seconds,))
+        return BlockResult(block, self.error, step_times=(computing(self.seconds),))
 
 
 @pytest.fixture

@@ -85,6 +85,9 @@ class Arena:
         self._num_blocks = 0
         self._next_number = 0
         self._bytes_per_position = 0.0
+        self._last_bytes_per_position = 0.0
+        self._has_varied = False
+        self._closed: list[int] = []
         self._opened: list[SlotSize] = []
         self._descriptors: list[int] = []
 
@@ -121,6 +124,9 @@ class Arena:
         total = self._used
         if unplaced:
             needed = sum(aligned(array.nbytes) for _, array in unplaced)
+            if self._open is not None and not self._used:
+                self._free.append(self._open.number)  # too small, and so perhaps for all others
+                used = []
             self._take(needed)
             for number, array in unplaced:
                 slot_ranges[number] = self._copy_in(array)
@@ -129,7 +135,8 @@ class Arena:
         placed = [slot_range for slot_range in slot_ranges if slot_range is not None]
         self._learn_size(total, num_positions)
         self._end_block(used, {slot for slot, _, _ in placed})
-        closed = self.close_free(min_idle_blocks=self._policy.slot_idle_blocks + 1)
+        closed = self._closed + self._close_idle()
+        self._closed = []
         transfer = SlotTransfer(
             slot_ranges=placed,
             opened=self._opened,
@@ -153,6 +160,7 @@ class Arena:
             if best is None or slot.mapping.num_bytes < best.mapping.num_bytes:
                 best = slot
         if best is None:
+            self._close_smaller(min_bytes)
             best = self._create(min_bytes)
         else:
             self._free.remove(best.number)
@@ -203,10 +211,11 @@ class Arena:
     def _learn_size(self, num_bytes: int, num_positions: int) -> None:
         """Update the estimate of how many bytes the next blocks need."""
         needed = num_bytes / max(1, num_positions)
-        # Some room to spare: batches of strings or of padded rows vary a little.
+        last, self._last_bytes_per_position = self._last_bytes_per_position, needed
+        self._has_varied = self._has_varied or (0.0 < last != needed)
+        slack = self._policy.slot_slack if self._has_varied else 1.0
         self._bytes_per_position = max(
-            self._policy.slot_slack * needed,
-            self._policy.slot_bytes_decay * self._bytes_per_position,
+            slack * needed, self._policy.slot_bytes_decay * self._bytes_per_position
         )
 
     def _end_block(self, used: list[int], sent: set[int]) -> None:
@@ -214,20 +223,43 @@ class Arena:
         self._free.extend(number for number in used if number not in sent)
         self._open, self._view, self._used = None, None, 0
 
-    def close_free(self, *, min_idle_blocks: int = 0) -> list[int]:
-        """Return free slots to the system; return their numbers.
+    def close_free(self) -> list[int]:
+        """Return all free slots to the system; return their numbers."""
+        return self._close([self._slots[number] for number in self._free])
 
-        Args:
-            min_idle_blocks: For how many blocks a slot must not have been used.
-        """
-        closed: list[int] = []
-        for number in list(self._free):
+    def _close_idle(self) -> list[int]:
+        """Return the slots to the system that were not used for some time."""
+        policy = self._policy
+        idle: list[_Slot] = []
+        for number in self._free:
             slot = self._slots[number]
-            if self._num_blocks - slot.last_block >= min_idle_blocks and not slot.is_held:
-                self._free.remove(number)
-                del self._slots[number]
+            is_large = slot.mapping.num_bytes >= policy.large_block_bytes
+            max_blocks = policy.large_slot_idle_blocks if is_large else policy.slot_idle_blocks
+            if self._num_blocks - slot.last_block > max_blocks:
+                idle.append(slot)
+        return self._close(idle)
+
+    def _close_smaller(self, num_bytes: int) -> None:
+        """Close free slots that a new, larger one replaces: as blocks grow, they stay too small."""
+        free = [self._slots[number] for number in self._free]
+        smaller = [slot for slot in free if slot.mapping.num_bytes < num_bytes]
+        smaller.sort(key=lambda slot: slot.mapping.num_bytes, reverse=True)
+        replaced: list[_Slot] = []
+        for slot in smaller:
+            if num_bytes > 0 and slot.mapping.num_bytes >= self._policy.min_slot_bytes:
+                replaced.append(slot)
+                num_bytes -= slot.mapping.num_bytes
+        self._closed += self._close(replaced)
+
+    def _close(self, slots: Iterable[_Slot]) -> list[int]:
+        """Return slots to the system, unless an array on them is alive; return their numbers."""
+        closed: list[int] = []
+        for slot in slots:
+            if not slot.is_held:
+                self._free.remove(slot.number)
+                del self._slots[slot.number]
                 slot.mapping.close()
-                closed.append(number)
+                closed.append(slot.number)
         return closed
 
 
@@ -249,6 +281,12 @@ class MappedSlots:
     def num_bytes(self) -> int:
         """Bytes of memory that are mapped."""
         return sum(mapping.num_bytes for mapping in list(self._mappings.values()))
+
+    @property
+    def num_freed_bytes(self) -> int:
+        """Bytes of the slots whose lease has ended, and that the worker may not reuse yet."""
+        mappings = [self._mappings.get(number) for number in list(self._freed)]
+        return sum([mapping.num_bytes for mapping in mappings if mapping is not None])
 
     def open(self, number: int, num_bytes: int, descriptor: int) -> None:
         """Map a slot, and close its descriptor."""
@@ -294,7 +332,10 @@ class MappedSlots:
 
 
 def _rounded_up(num_bytes: int, min_bytes: int) -> int:
-    """Round up by less than a quarter, so that blocks of about one size share their slots."""
+    """Round up, so that blocks of about one size share their slots.
+
+    By less than a quarter, and from a megabyte on by less than 2%: that much memory is not wasted.
+    """
     size = max(num_bytes, min_bytes)
-    step = 1 << (size.bit_length() - 3)
+    step = 1 << (size.bit_length() - (7 if size >= 1 << 20 else 3))
     return -(-size // step) * step

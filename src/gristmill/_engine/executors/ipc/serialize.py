@@ -36,6 +36,7 @@ from gristmill._engine.executors.ipc.arrays import (
     reduce_plain_subclass,
 )
 from gristmill._engine.executors.ipc.unpicklable import find_unpicklable
+from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 from gristmill.errors import UnsendableError
 
 if TYPE_CHECKING:
@@ -48,11 +49,6 @@ BufferCallback: TypeAlias = Callable[[PickleBuffer], object]
 
 PLAN_IN_BAND_BYTES = 1024
 """Smaller arrays of a plan stay in the pickle: to copy them costs less than another buffer."""
-
-IN_BAND_BYTES = 65_536
-"""Smaller arrays of an element stay in the pickle, and so get memory of their own. Otherwise the
-labels of a batch, if the user keeps them, would keep the shared memory of its images alive. The
-copy takes microseconds."""
 
 _PROTOCOL = 5
 
@@ -118,7 +114,8 @@ class Sender:
     (1, (10000,))
     """
 
-    def __init__(self) -> None:
+    def __init__(self, policy: TuningPolicy = DEFAULT_POLICY) -> None:
+        self._min_buffer_bytes = policy.in_band_bytes
         self._needs_cloudpickle = False
 
     def dump(self, value: object, *, name: str = "element") -> tuple[bytes, list[PickleBuffer]]:
@@ -134,16 +131,19 @@ class Sender:
         if not self._needs_cloudpickle:
             buffers: list[PickleBuffer] = []
             try:
-                return _dump_fast(value, _from_elements(buffers)), buffers
+                return _dump_fast(value, self._collect(buffers)), buffers
             except Exception:  # mostly because of a class of the script, which will come again
                 pass
         buffers = []
         try:
-            payload = _dump_by_value(value, _from_elements(buffers))
+            payload = _dump_by_value(value, self._collect(buffers))
         except Exception as error:
             raise _unsendable(name, value, error) from None  # it repeats the message of pickle
         self._needs_cloudpickle = True
         return payload, buffers
+
+    def _collect(self, buffers: list[PickleBuffer]) -> BufferCallback:
+        return out_of_band(buffers, smallest=self._min_buffer_bytes)
 
 
 def load(payload: bytes | memoryview | NDArray[np.uint8], buffers: Iterable[Any] = ()) -> Any:
@@ -179,10 +179,6 @@ def out_of_band(buffers: list[PickleBuffer], *, smallest: int) -> BufferCallback
         return False
 
     return collect
-
-
-def _from_elements(buffers: list[PickleBuffer]) -> BufferCallback:
-    return out_of_band(buffers, smallest=IN_BAND_BYTES)
 
 
 def _dump_fast(value: object, buffer_callback: BufferCallback | None) -> bytes:

@@ -132,7 +132,7 @@ class ProcessExecutor(Executor):
     ) -> None:
         super().__init__(policy)
         self._session = session
-        self._job = session.add_stream(Job(cut, read))
+        self._job = session.add_stream(Job(cut, read, policy))
         self._window = TaskWindow(
             session.num_workers_per_stream,
             max_blocks=policy.blocks_per_worker * session.num_workers,
@@ -234,6 +234,8 @@ class ProcessExecutor(Executor):
 
     def _assign(self) -> None:
         self._pool.assign(max_per_worker=self._window.max_per_worker)
+        if self._window.has_large_blocks:
+            self._pool.release_slots(self.policy.large_block_bytes)
 
     def _late_timeout_s(self) -> float | None:
         """Return how long to wait for the first task while a worker is idle, or `None`."""

@@ -9,6 +9,7 @@ from gristmill._engine.executors.ipc.explain import explain_unsendable, explain_
 from gristmill._engine.executors.ipc.packed_records import PackedRecords, pack_records
 from gristmill._engine.executors.ipc.plan_payload import PickledPlan, PlanPayload
 from gristmill._engine.executors.ipc.serialize import dump_plan
+from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.sampled import SourceNode
 from gristmill.errors import WorkerError
@@ -22,6 +23,8 @@ class Job:
 
     cut: Cut
     read: ReadOptions
+    policy: TuningPolicy = DEFAULT_POLICY
+    """The constants by which the workers adapt."""
 
 
 def pickle_jobs(

@@ -8,6 +8,7 @@
                    ◀── block in slots ───   TaskDone
     WithdrawTask   ─────────────────────▶   (another worker has taken the task over)
                    ◀─────────────────────   TaskWithdrawn, unless it has begun the task
+    ReleaseSlots   ─────────────────────▶   (large arrays were freed)
     TrimMemory     ─────────────────────▶   (the pool is idle)
                    ◀─────────────────────   SlotsClosed
                    ◀─────────────────────   LogRelay, at any time
@@ -32,6 +33,7 @@ from gristmill._engine.executors.ipc.arena import SlotRange, SlotSize
 from gristmill._engine.executors.ipc.log_relay import RelayedLog, RelaySettings
 from gristmill._engine.executors.ipc.remote_error import load_error
 from gristmill._engine.executors.ipc.serialize import load
+from gristmill._metrics.step_time import StepTime
 from gristmill.types import Cursor, Element
 
 
@@ -91,6 +93,14 @@ class WithdrawTask(Message):
 
 @final
 @dataclass(frozen=True, slots=True)
+class ReleaseSlots(Message):
+    """Reuse large slots before the next task is sent: the worker may have tasks in its queue."""
+
+    freed_slots: Sequence[int]
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class TrimMemory(Message):
     """Return the slots that are not in use to the system."""
 
@@ -142,7 +152,11 @@ class TaskDone(Message):
     """Slots that no longer exist."""
     error: bytes | None
     """The error after the last element, if any. See `dump_error`."""
-    step_seconds: tuple[float, ...]
+    step_times: tuple[StepTime, ...]
+    """See `BlockResult`."""
+    busy_s: float = 0.0
+    """See `BlockResult`."""
+    transfer_s: float = 0.0
     """See `BlockResult`."""
 
 
@@ -202,33 +216,34 @@ class SentSkip(Message):
 class BlockReply:
     """A pickled block result and its buffers; loaded when the consumer collects it."""
 
-    __slots__ = ("_buffers", "_content", "_error", "_step_seconds", "num_bytes")
+    __slots__ = ("_buffers", "_content", "_done", "num_bytes")
 
     def __init__(
         self,
         content: bytes | NDArray[np.uint8],
         buffers: list[NDArray[np.uint8]],
-        error: bytes | None,
-        step_seconds: tuple[float, ...],
+        done: TaskDone,
         *,
         num_bytes: int,
     ) -> None:
         self._content = content
         self._buffers = buffers
-        self._error = error
-        self._step_seconds = step_seconds
+        self._done = done
         self.num_bytes = num_bytes
 
     def decode(self) -> BlockResult:
         """Return the result; its arrays view the shared memory."""
         content: BlockContent = load(self._content, self._buffers)
+        done = self._done
         return BlockResult(
             Block(content.data, content.lineage, content.generators),
-            None if self._error is None else load_error(self._error),
+            None if done.error is None else load_error(done.error),
             skips=tuple(map(_load_skip, content.skips)),
-            step_seconds=self._step_seconds,
+            step_times=done.step_times,
             filter_counts=content.filter_counts,
             has_waited=content.has_waited,
+            busy_s=done.busy_s,
+            transfer_s=done.transfer_s,
         )
 
 

@@ -217,6 +217,11 @@ class WorkerPool:
             else:
                 worker.withdraw_task(order.task)
 
+    def release_slots(self, min_bytes: int) -> None:
+        """Let each worker reuse its slots that were freed, if they have at least `min_bytes`."""
+        for worker in self._workers.values():
+            worker.release_slots(min_bytes)
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for messages until a worker exceeds its time limit, `wake`, or `timeout_s`.
 

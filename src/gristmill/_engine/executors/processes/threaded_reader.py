@@ -12,7 +12,7 @@ from gristmill._engine.executors.reader_names import with_reader_name
 from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.stages.batch import stack_stages
 from gristmill._engine.tuning.measure import Stopwatch, is_mostly_waiting
-from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
+from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill._metrics.counters import Counters
 
 
@@ -30,7 +30,7 @@ class ThreadedReader:
         *,
         num_threads: int,
         most_ahead: int,
-        policy: TuningPolicy = DEFAULT_POLICY,
+        policy: TuningPolicy,
     ) -> None:
         self._cut = cut
         self._read = with_reader_name(read, num_threads=num_threads)
@@ -57,7 +57,9 @@ class ThreadedReader:
         """Run the stages of the cut from the start to the end of a range."""
         if self._threads is None:
             self._threads = ThreadExecutor(
-                with_reader_name(open_cut(self._low), num_threads=self._num_threads),
+                with_reader_name(
+                    open_cut(self._low, policy=self._policy), num_threads=self._num_threads
+                ),
                 most_positions_ahead=self._most_ahead,
                 policy=self._policy,
             )
@@ -81,7 +83,7 @@ class ThreadedReader:
         return replace(
             joined,
             error=ends[0] if ends else joined.error,
-            step_seconds=tuple(step.seconds for step in counters.steps),
+            step_times=tuple([step.time for step in counters.steps]),
         )
 
     def _observe(self, results: list[BlockResult]) -> None:

@@ -4,6 +4,7 @@ import gc
 import os
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import final
 
 from gristmill._base.aligned_alloc import keep_memory_warm
 from gristmill._base.tree import refuse_pytrees
-from gristmill._engine.access.cut import Cut, cut_plan
+from gristmill._engine.access.cut import cut_plan
 from gristmill._engine.access.reader import open_cut
 from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
@@ -33,6 +34,7 @@ from gristmill._engine.executors.processes.messages import (
     Message,
     Progress,
     Ready,
+    ReleaseSlots,
     SentSkip,
     SlotsClosed,
     TaskDone,
@@ -43,7 +45,6 @@ from gristmill._engine.executors.processes.messages import (
 from gristmill._engine.executors.processes.threaded_reader import ThreadedReader
 from gristmill._engine.executors.reader_names import with_reader_name
 from gristmill._plan.nodes.steps import RandomMapNode
-from gristmill.options import ReadOptions
 
 
 @final
@@ -81,10 +82,6 @@ class ParentConnection:
     def _send_logs(self) -> None:
         while self._unsent_logs:
             self._channel.send(LogRelay(self._unsent_logs.popleft()))
-
-
-MESSAGE_BYTES = 8192
-"""Larger content of a block is in shared memory, not in the message."""
 
 
 def run_worker(descriptor: int) -> None:
@@ -130,12 +127,14 @@ class Worker:
     """Computes tasks in the order in which they arrive, and sends the results."""
 
     def __init__(self, jobs: Sequence[Job], parent: ParentConnection, number: int) -> None:
+        policy = jobs[0].policy  # all jobs of a pool have the same
         self._parent = parent
-        self._sender = Sender()
+        self._sender = Sender(policy)
         self._number = number
-        self._arena = Arena()
+        self._arena = Arena(policy)
+        self._message_bytes = policy.message_bytes
         self._tasks: deque[ComputeTask] = deque()
-        self._jobs = [_OpenJob(job.cut, job.read, self._arena) for job in jobs]
+        self._jobs = [_OpenJob(job, self._arena) for job in jobs]
 
     def run(self, channel: Channel) -> None:
         """Handle messages until the parent is gone."""
@@ -152,6 +151,8 @@ class Worker:
             case ComputeTask():
                 self._arena.release(message.freed_slots)
                 self._tasks.append(message)
+            case ReleaseSlots():
+                self._arena.release(message.freed_slots)
             case WithdrawTask():
                 for task in self._tasks:
                     if task.task == message.task:
@@ -170,15 +171,18 @@ class Worker:
         try:
             if task.is_suspect:
                 self._compute_one_by_one(job, task.positions)
+            begin = time.perf_counter()
             self._arena.begin(len(task.positions))
-            self._send(task, job, job.read(task.positions))
+            self._send(task, job, job.read(task.positions), begin)
         except ConnectionError:
             raise
         except BaseException as error:  # no memory, a mistake of ours, KeyboardInterrupt of users
             empty, _ = self._dump_content(job, BlockResult(Block.empty()), [])
             self._parent.send(TaskDone(task.task, empty, [], [], [], self._dump_error(error), ()))
 
-    def _send(self, task: ComputeTask, job: "_OpenJob", result: BlockResult) -> None:
+    def _send(self, task: ComputeTask, job: "_OpenJob", result: BlockResult, begin: float) -> None:
+        """Send the result of a task that was begun at `begin`."""
+        computed_at = time.perf_counter()
         error = result.error
         skips = [
             SentSkip(skip.cursor, skip.record, self._dump_error(skip.error))
@@ -190,10 +194,11 @@ class Worker:
             block, error = self._sendable_part(job, result.block)
             content, buffers = self._dump_content(job, replace(result, block=block), skips)
         views = [buffer.raw() for buffer in buffers]
-        is_in_message = len(content) <= MESSAGE_BYTES
+        is_in_message = len(content) <= self._message_bytes
         if not is_in_message:
             views.append(memoryview(content))
         transfer = self._arena.transfer(views, len(task.positions))
+        now = time.perf_counter()
         self._parent.send(
             TaskDone(
                 task.task,
@@ -202,7 +207,9 @@ class Worker:
                 transfer.opened,
                 transfer.closed,
                 None if error is None else self._dump_error(error),
-                result.step_seconds,
+                result.step_times,
+                now - begin,
+                now - computed_at,
             ),
             transfer.descriptors,
         )
@@ -262,15 +269,16 @@ class Worker:
 class _OpenJob:
     """A job, and the reader of its plan."""
 
-    def __init__(self, cut: Cut, options: ReadOptions, arena: Arena) -> None:
-        self.cut = cut
-        self.num_threads = options.num_threads
+    def __init__(self, job: Job, arena: Arena) -> None:
+        cut = self.cut = job.cut
+        self.num_threads = job.read.num_threads
         above = cut.steps[cut.num_read :]
         self.draws_above = any(isinstance(step, RandomMapNode) for step in above)
         """Whether a step above the cut draws random numbers, and so needs the generators."""
         self.read = ThreadedReader(
             cut,
-            open_cut(cut, arena.empty),
-            num_threads=options.num_threads,
-            most_ahead=options.prefetch_buffer_size,
+            open_cut(cut, arena.empty, policy=job.policy),
+            num_threads=job.read.num_threads,
+            most_ahead=job.read.prefetch_buffer_size,
+            policy=job.policy,
         )

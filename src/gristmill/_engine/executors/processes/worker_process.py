@@ -19,6 +19,7 @@ from gristmill._engine.executors.processes.messages import (
     ComputeTask,
     Init,
     Message,
+    ReleaseSlots,
     SlotsClosed,
     TaskDone,
     TrimMemory,
@@ -89,6 +90,11 @@ class WorkerProcess:
         freed = self.mapped_slots.take_freed(MAX_FREED_PER_TASK)
         self._send(ComputeTask(task.number, task.job, task.positions, task.tries > 0, freed))
 
+    def release_slots(self, min_bytes: int) -> None:
+        """Send the slots that the worker may reuse, if they have at least `min_bytes` together."""
+        if self.mapped_slots.num_freed_bytes >= min_bytes:
+            self._send(ReleaseSlots(self.mapped_slots.take_freed(MAX_FREED_PER_TASK)))
+
     def withdraw_task(self, task: Task) -> None:
         """Ask the worker to drop a task, unless it has begun it."""
         self._send(WithdrawTask(task.number))
@@ -118,8 +124,7 @@ class WorkerProcess:
         return BlockReply(
             buffers.pop() if done.content is None else done.content,
             buffers,
-            done.error,
-            done.step_seconds,
+            done,
             num_bytes=sum(size for _, _, size in done.slot_ranges),
         )
 

@@ -39,15 +39,21 @@ class LookaheadLimits(NamedTuple):
 
 
 def has_room(
-    limits: LookaheadLimits, *, num_blocks: int, num_positions: int, num_bytes: float
+    limits: LookaheadLimits,
+    *,
+    num_blocks: int,
+    num_positions: int,
+    num_bytes: float,
+    num_prefetched: int = 0,
 ) -> bool:
     """Return whether a stream should submit one more block.
 
     Args:
         limits: What bounds the look-ahead.
         num_blocks: Blocks that are in flight, or computed and not yet collected.
-        num_positions: Positions of these blocks.
-        num_bytes: Estimated memory of these blocks.
+        num_positions: Positions of these and the prefetched blocks.
+        num_bytes: Estimated memory of these and the prefetched blocks.
+        num_prefetched: Blocks that were collected, and that the consumer may not have taken yet.
 
     >>> limits = LookaheadLimits(
     ...     2, buffer_size=1, memory_budget_bytes=None, max_blocks=4, policy=TuningPolicy()
@@ -61,6 +67,7 @@ def has_room(
         return True
     if limits.memory_budget_bytes is not None and num_bytes >= limits.memory_budget_bytes:
         return False
+    num_blocks += num_prefetched
     if num_blocks < limits.min_blocks or num_positions < limits.num_wanted_positions:
         return True
     return num_blocks < limits.max_blocks and num_bytes < limits.lookahead_bytes

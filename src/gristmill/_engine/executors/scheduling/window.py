@@ -56,6 +56,7 @@ class TaskWindow:
         self._tasks: deque[Task] = deque()
         self._bytes_per_position = 0.0
         self._num_blocks_since_late = 0
+        self._block_bytes = 0
 
     @property
     def tasks(self) -> deque[Task]:
@@ -75,13 +76,24 @@ class TaskWindow:
     @property
     def has_room(self) -> bool:
         """Whether to submit one more task."""
-        num_positions = sum(len(task.positions) for task in self._tasks)
+        sizes = [len(task.positions) for task in self._tasks]
+        num_positions = sum(sizes)
+        num_prefetched = 0
+        if self.has_large_blocks and sizes:
+            num_prefetched = self._policy.worker_prefetch_blocks
+            num_positions += num_prefetched * sizes[0]
         return has_room(
             self._limits,
-            num_blocks=len(self._tasks),
+            num_blocks=len(sizes),
             num_positions=num_positions,
             num_bytes=num_positions * self._bytes_per_position,
+            num_prefetched=num_prefetched,
         )
+
+    @property
+    def has_large_blocks(self) -> bool:
+        """Whether memory counts more than speed."""
+        return self._block_bytes >= self._policy.large_block_bytes
 
     @property
     def max_positions(self) -> int | None:
@@ -140,6 +152,7 @@ class TaskWindow:
         return result
 
     def _result(self, task: Task) -> BlockResult:
+        self._block_bytes = task.num_bytes
         needed = task.num_bytes / len(task.positions)
         self._bytes_per_position = max(
             needed, self._policy.block_bytes_decay * self._bytes_per_position
