@@ -86,7 +86,8 @@ def test_a_subclass_of_ours_has_a_parent_of_grain():
 
 class Negated(gm.IterDataset[Any]):
     def __iter__(self) -> Any:
-        return NegatedIterator(iter(self._parent))
+        parent: Any = iter(self._parent)
+        return NegatedIterator(parent)
 
 
 class NegatedIterator(gm.DatasetIterator[Any]):

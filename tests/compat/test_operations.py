@@ -190,7 +190,7 @@ def test_an_error_of_a_users_operation_follows_the_elements_before_it():
     for _ in range(2):  # the iterator stays before the element that failed
         with pytest.raises(LookupError, match="no") as caught:
             next(iterator)
-    assert "In Operations(fails), added at" in caught.value.__notes__[0]
+        assert "In Operations(fails), added at" in caught.value.__notes__[0]
 
 
 @pytest.mark.filterwarnings("ignore::gristmill.errors.GristmillWarning")
