@@ -58,7 +58,7 @@ class DecodeImage(Map):
         key: Key of the bytes in the element, a dict; `None` if the element is the bytes.
         mode: The colour mode to convert to: `"RGB"`, `"RGBA"` or `"L"`.
         min_size: Minimum height and width that you need. A JPEG file is decoded to a half, a
-            quarter or an eighth of its size if that is at least this large, which is much faster
+            quarter or an eighth of its size if that is at least this large, which takes less time
             than to decode and resize it. Other files, and smaller images, keep their size. By
             default nothing is scaled.
     """
