@@ -147,7 +147,7 @@ def _read_header(
 
 def _parse_header(header: str) -> tuple[AnyDType, tuple[int, ...], bool]:
     # Python 2 wrote lengths as `3L` on some systems.
-    fields: Any = ast.literal_eval(re.sub(r"(?<=\d)L(?=[,)])", "", header).strip())
+    fields: Any = ast.literal_eval(re.sub(r"(?<=\d)L(?=[,)])", "", header))
     shape, is_fortran = fields["shape"], fields["fortran_order"]
     if not isinstance(shape, tuple) or not isinstance(is_fortran, bool):
         raise TypeError("the shape is not a tuple, or the order is not a bool")
@@ -188,10 +188,16 @@ def _find_stored(file: File, info: zipfile.ZipInfo) -> RawArray:
     """Find an array that is not compressed in its zip file."""
     path, offset = file.ref.path, info.header_offset
     header = file.read_one(offset, min(offset + _LOCAL_HEADER_BYTES, file.ref.size))
-    start = offset + _LOCAL_HEADER_BYTES
-    start += sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+    name_start = offset + _LOCAL_HEADER_BYTES
+    name_stop = name_start + int.from_bytes(header[26:28], "little")
+    start = name_stop + int.from_bytes(header[28:30], "little")
     end = start + info.file_size
-    if not header.startswith(_ZIP_MAGICS[0]) or end > file.ref.size:
+    if (
+        not header.startswith(_ZIP_MAGICS[0])
+        or info.compress_size != info.file_size
+        or end > file.ref.size
+        or _decode_name(file.read_one(name_start, name_stop), info) != info.orig_filename
+    ):
         raise CorruptFileError(
             f"The member {info.filename!r} is not where the directory of the zip file places it. "
             "Copy the file again.",
@@ -208,6 +214,10 @@ def _find_stored(file: File, info: zipfile.ZipInfo) -> RawArray:
     if file.ref.is_local:  # to read a whole file of a store would cost more than its records
         _check_crc(file, info, start, end)
     return _check_order(raw, file)
+
+
+def _decode_name(name: bytes, info: zipfile.ZipInfo) -> str:
+    return name.decode("utf-8" if info.flag_bits & 0x800 else "cp437", "replace")
 
 
 def _check_crc(file: File, info: zipfile.ZipInfo, start: int, end: int) -> None:

@@ -60,6 +60,7 @@ class Database:
         )
         # A view or an index of a stranger's database may call only functions without side effects.
         connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")  # damage is an error, not a wrong row
         # SQLite runs a query without returning to Python, which could not react to Ctrl-C. An
         # exception in the handler, such as `KeyboardInterrupt`, interrupts the query.
         connection.set_progress_handler(_keep_on, _STEPS_PER_CHECK)

@@ -16,7 +16,7 @@ from gristmill._data.sources.sqlite.query import store_query
 from gristmill._io.file import FileRef
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_file
-from gristmill.errors import ChangedFileError, PlanError
+from gristmill.errors import ChangedFileError, CorruptFileError, PlanError
 from gristmill.options import StorageOptions
 from gristmill.types import Element, Indices, Span
 
@@ -190,6 +190,13 @@ def _rows_of_table(database: Database, table: str) -> _Rows | None:
             return None
         found = connection.execute(f"SELECT {rowid} FROM {quote(name)} ORDER BY {rowid}")
         rowids = np.fromiter((row[0] for row in found), dtype=np.int64)
+    if (np.diff(rowids) <= 0).any():  # SQLite does not check the order of a damaged table
+        raise CorruptFileError(
+            f"The rows of table {name!r} are not in the order of their rowids: the database is "
+            "damaged. Copy it again, or recover its content with `.recover` in the `sqlite3` "
+            "program.",
+            path=str(database.path),
+        )
     return _Rows(table=quote(name), rowid=rowid, names=names, rowids=rowids, is_stored_query=False)
 
 

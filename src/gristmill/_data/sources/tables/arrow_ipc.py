@@ -22,7 +22,8 @@ from gristmill._data.sources.tables.arrow_values import (
 from gristmill._data.sources.tables.columns import check_names, select
 from gristmill._data.sources.tables.table import TableSource
 from gristmill._data.sources.tables.table_files import ChunkSpec, Layout, TableFiles, group_chunks
-from gristmill._io.file import describe_files
+from gristmill._io.file import File, describe_files
+from gristmill._io.file_object import as_file_object
 from gristmill._io.paths import Paths, find_files
 from gristmill.errors import CorruptFileError
 from gristmill.options import StorageOptions
@@ -173,8 +174,11 @@ class ArrowFiles(TableFiles):
             check_names(schema.names, file.ref.path)
             num_nodes = sum(_num_nodes(field.type) for field in schema)
             has_dictionary = any(_has_dictionary(field.type) for field in schema)
-        if (messages.batches and messages.nulls.shape[1] != num_nodes) or (
-            messages.dictionaries and not has_dictionary
+            is_same = messages.is_stream or not file.ref.is_local or _has_footer(file, schema)
+        if (
+            not is_same
+            or (messages.batches and messages.nulls.shape[1] != num_nodes)
+            or (messages.dictionaries and not has_dictionary)
         ):
             raise CorruptFileError(
                 "The record batches of the Arrow file do not have the columns of its schema. Copy "
@@ -203,6 +207,12 @@ def _num_nodes(arrow_type: ArrowType) -> int:
     return 1 + sum(_num_nodes(arrow_type.field(n).type) for n in range(arrow_type.num_fields))
 
 
+def _has_footer(file: File, schema: ArrowSchema) -> bool:
+    """Return whether pyarrow, which checks a footer as a whole, finds the same schema in it."""
+    pa = load_pyarrow(_WANTED_BY)
+    return pa.ipc.open_file(pa.PythonFile(as_file_object(file), mode="r")).schema == schema
+
+
 def _has_dictionary(arrow_type: ArrowType) -> bool:
     """Return whether a column, or an array inside it, is stored with a dictionary."""
     pa = load_pyarrow(_WANTED_BY)
@@ -224,6 +234,7 @@ def check_offsets(array: ArrowArray) -> None:
     >>> check_offsets(pa.array([["a"], ["b", "c"]]))
     """
     array.validate()  # that the buffers are large enough
+    _check_null_count(array)
     types, arrow_type = load_pyarrow(_WANTED_BY).types, array.type
     if not len(array) or dense_of(arrow_type) is not None or types.is_null(arrow_type):
         return
@@ -244,6 +255,19 @@ def check_offsets(array: ArrowArray) -> None:
         check_offsets(array.values)
     else:
         array.validate(full=True)
+
+
+def _check_null_count(array: ArrowArray) -> None:
+    """Raise `ValueError` if the number of nulls in the metadata is not that of the data."""
+    pa = load_pyarrow(_WANTED_BY)
+    if isinstance(array, pa.ExtensionArray) or not len(array):
+        return
+    bitmap = array.buffers()[0]
+    if bitmap is None or pa.types.is_union(array.type):
+        return
+    bits = pa.Array.from_buffers(pa.bool_(), len(array), [None, bitmap], 0, array.offset)
+    if len(array) - bits.true_count != array.null_count:
+        raise ValueError("the number of nulls differs from that in the metadata")
 
 
 def _check_offset_buffer(
