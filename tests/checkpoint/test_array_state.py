@@ -1,7 +1,6 @@
 """States as arrays of integers: what trees of arrays hold, and `set_state` takes."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from hypothesis import strategies as st
 
 import gristmill
 from gristmill import DataLoader, IndexSampler, IterDataset, MapDataset
+from gristmill._base.grain_mode import VARIABLE
 from gristmill._checkpoint.array_state import (
-    set_integer_states,
     state_from_arrays,
     state_to_arrays,
 )
@@ -44,10 +43,8 @@ def loader() -> DataLoader:
 
 
 @pytest.fixture
-def integer_states() -> Iterator[None]:
-    set_integer_states(True)
-    yield
-    set_integer_states(False)
+def integer_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "1")
 
 
 @pytest.mark.parametrize("make", [mixed, loader, lambda: MapDataset.range(9)])
@@ -185,11 +182,11 @@ def test_states_of_integers_resume_everywhere():
 
 
 @pytest.mark.usefixtures("integer_states")
-def test_files_contain_the_same_json_for_states_of_integers():
+def test_files_contain_the_same_json_for_states_of_integers(monkeypatch: pytest.MonkeyPatch):
     iterator = iter(mixed())
     next(iterator)
     written = to_json(iterator.get_state())
-    set_integer_states(False)
+    monkeypatch.delenv(VARIABLE)
 
     assert json.loads(written) == iterator.get_state()
 

@@ -1,8 +1,14 @@
-"""Base classes by which programs for Grain recognise the datasets and loaders of gristmill.
+"""Let programs for Grain recognise the datasets, loaders and iterators of gristmill.
 
-Keras takes an object for one of Grain's if a class of its `__mro__` has one of these names and a
-module with "grain" in its name. Then it asks `isinstance(dataset, grain.MapDataset)`, which is true
-for a virtual subclass.
+Grain's checkpoint handler, Orbax's and Keras ask whether an object is a `grain.DatasetIterator` or
+a `grain.MapDataset`. These are abstract base classes, so classes can be registered with them. That
+must wait until the program has imported Grain, which gristmill never does. The first moment at
+which it matters is the check itself: `isinstance` of an abstract base class reads the attribute
+`__class__`, so a property of that name can register the class in time, whether Grain was imported
+before the object was made or after.
+
+Keras looks at names first: a class of the object's `__mro__` must have the name of Grain's class,
+and be from a module with "grain" in its name.
 """
 
 import sys
@@ -11,21 +17,17 @@ from typing import Any, ClassVar
 
 
 class GrainLookalike:
-    """Makes the instances of its subclasses instances of a class of Grain, once Grain is imported.
+    """Makes instances of its subclasses instances of a class of Grain, once Grain is imported."""
 
-    `isinstance` of an abstract class reads `__class__` of the object. That is the moment to
-    register the class: Grain is imported by then, and gristmill neither imports it nor has to know
-    when another package does.
-    """
-
-    _grain_class: ClassVar[str]
-    """The class of Grain, by its name in `grain`."""
+    _grain_class: ClassVar[str] = ""
+    """The class of Grain, by its name in `grain`; none, if empty."""
 
     @property
     def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - also a setter
-        theirs = getattr(sys.modules.get("grain"), self._grain_class, None)
-        if isinstance(theirs, ABCMeta):
-            theirs.register(type(self))  # does nothing if it is a subclass already
+        if self._grain_class:
+            theirs = getattr(sys.modules.get("grain"), self._grain_class, None)
+            if isinstance(theirs, ABCMeta):
+                theirs.register(type(self))  # does nothing if it is a subclass already
         return type(self)
 
 

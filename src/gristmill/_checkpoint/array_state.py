@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill._base.grain_mode import is_grain_mode
 from gristmill.errors import StateError
 from gristmill.types import JsonObject
 
@@ -28,22 +29,14 @@ _MAX_DESCRIPTION_BYTES = 1 << 24
 
 _PIPELINE_FIELDS = frozenset({"source", "order", "steps"})
 
-_returns_integers = False
-
-
-def set_integer_states(is_on: bool) -> None:
-    """Let `get_state` of dataset iterators return lists of integers instead of JSON with strings.
-
-    Like the states of Grain, they can then be written as JSON, and be part of a tree whose leaves
-    are arrays and numbers. It applies to all iterators of the process.
-    """
-    global _returns_integers
-    _returns_integers = is_on
-
 
 def as_returned(state: JsonObject) -> JsonObject:
-    """Return a state in the form in which `get_state` returns it."""
-    if not _returns_integers:
+    """Return a state in the form in which `get_state` of a dataset iterator returns it.
+
+    In the place of Grain that is lists of integers instead of JSON with strings: like the states of
+    Grain, they can be written as JSON, and be part of a tree whose leaves are arrays and numbers.
+    """
+    if not is_grain_mode():
         return state
     return {name: leaf.tolist() for name, leaf in state_to_arrays(state).items()}
 

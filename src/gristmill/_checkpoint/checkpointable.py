@@ -4,10 +4,10 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from gristmill._base.grain_classes import GrainLookalike
 from gristmill._checkpoint.files import read_state, to_json, write_state
-from gristmill._checkpoint.grain_classes import register_with_grain
 
 T = TypeVar("T")
 
@@ -20,22 +20,12 @@ class DeferredFolder(Protocol):
         ...
 
 
-class OrbaxCheckpointable(ABC):
+class OrbaxCheckpointable(GrainLookalike, ABC):
     """An iterator that Orbax saves and loads through its own methods.
 
     `save` and `load` read or note the position of the iterator immediately, and return an awaitable
     that waits for the files.
     """
-
-    _grain_class: ClassVar[str] = ""
-    """The name of the class of Grain whose instances these are, for `isinstance`."""
-
-    @property
-    def __class__(self) -> type[Self]:  # pyright: ignore[reportIncompatibleMethodOverride] - fixed
-        cls = type(self)
-        if self._grain_class:
-            register_with_grain(cls, self._grain_class)
-        return cls
 
     @abstractmethod
     def get_state(self) -> Any:

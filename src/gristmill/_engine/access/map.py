@@ -7,6 +7,7 @@ import numpy as np
 
 from gristmill._base.columns import Columns, RaggedError, is_columnar, split_rows
 from gristmill._base.indices import as_indices
+from gristmill._base.pipeline_frame import call_in_pipeline
 from gristmill._base.seed import GeneratorState, generators, indexed_states, initial_states
 from gristmill._base.tree import leaves_with_paths, map_leaves
 from gristmill._data.sampling.samplers import BlockSampler
@@ -15,7 +16,6 @@ from gristmill._engine.blocks.block import Block
 from gristmill._engine.blocks.block_result import BlockResult
 from gristmill._engine.blocks.error_notes import add_context, call_each
 from gristmill._engine.blocks.lineage import Lineage
-from gristmill._engine.grain._src.python.dataset import call_in_pipeline
 from gristmill._plan.nodes.sampled import SampleNode
 from gristmill._plan.nodes.steps import MapNode, MapWithIndexNode, RandomMapNode, SeededMapNode
 from gristmill._plan.nodes.stream import CountedMapNode

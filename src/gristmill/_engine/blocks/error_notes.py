@@ -4,9 +4,9 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from gristmill._base.pipeline_frame import call_in_pipeline
 from gristmill._engine.blocks.lineage import Lineage
 from gristmill._engine.blocks.source_end import SourceEndedError
-from gristmill._engine.grain._src.python.dataset import call_in_pipeline
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import AccessNode
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode

@@ -1,1 +1,0 @@
-"""Holds one function in a file whose path ends as the path of a file of Grain does."""
