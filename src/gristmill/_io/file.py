@@ -17,6 +17,9 @@ from gristmill.types import Indices
 CHUNK_BYTES = 4 * 2**20
 """Bytes of one request to a store, or of one read from front to back."""
 
+INDEX_SUFFIX = ".gristmill-index"
+"""The suffix of index files. Patterns for data files skip them."""
+
 
 class File(ABC):
     """An open file that reads many byte ranges in one call. Thread-safe."""

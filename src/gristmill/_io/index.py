@@ -14,13 +14,10 @@ import numpy as np
 from gristmill._base.progress import progress
 from gristmill._io.atomic_write import write_atomically
 from gristmill._io.cache import cache_folder
-from gristmill._io.file import File, FileRef
+from gristmill._io.file import INDEX_SUFFIX, File, FileRef
 from gristmill._io.index_checks import are_within, identity_of, is_trusted
 from gristmill._io.safe_files import read_regular_file
 from gristmill.types import AnyArray, Indices
-
-INDEX_SUFFIX = ".gristmill-index"
-"""The suffix of index files. Patterns for data files skip them."""
 
 _NAME_PREFIX = "array "
 """In front of each array name, because some names are also parameters of `np.savez`."""

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from gristmill._io.file import FileRef
-from gristmill._io.index import INDEX_SUFFIX
+from gristmill._io.file import INDEX_SUFFIX, FileRef
 from gristmill._io.lazy_remote import find_remote, find_remote_folder, find_remote_pattern
 from gristmill._io.local import as_file_error, find_local
 from gristmill.errors import MissingFileError, PlanError, PlanTypeError
