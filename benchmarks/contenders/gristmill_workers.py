@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import gristmill
-from benchmarks import _heavy, _jpeg, _large
+from benchmarks import _jpeg, _large
 from benchmarks._jpeg import CROP, HEIGHT, WIDTH, JpegSource
 from benchmarks._mnist import BATCH_SIZE, Mnist, RecordSource
 from benchmarks.contenders import _grain_workers
@@ -41,17 +41,11 @@ def jpeg_decode_image(source: JpegSource, **options: Any) -> Start:
     return _grain_workers.loader(gristmill, source, operations, **options)
 
 
-class HeavyTransform(gristmill.Map):
-    """Calls a function of a module that takes long to import."""
-
-    def map(self, element: Any) -> Any:
-        return _heavy.transform(element)
-
-
 def heavy_import(data: Mnist, **options: Any) -> Start:
     """Map MNIST with a function of a module that takes long to import."""
-    _heavy.load()  # by the program, as an import at the top of its file would
-    operations = [HeavyTransform(), gristmill.Batch(BATCH_SIZE)]
+    from benchmarks import _heavy  # by the program, as an import at the top of its file would
+
+    operations = [_heavy.transform, gristmill.Batch(BATCH_SIZE)]
     return _grain_workers.loader(gristmill, RecordSource(data), operations, **options)
 
 
