@@ -95,6 +95,19 @@ def test_threads_that_wait_for_one_worker_all_learn_how_it_ended(server: ForkSer
         worker.end()
 
 
+def test_the_end_of_workers_that_are_killed_at_the_same_time_is_always_reported(
+    server: ForkServer,
+):
+    """A signal may reach the server between two system calls."""
+    for _ in range(100):
+        workers = [Asked(server) for _ in range(2)]
+        for worker in workers:
+            assert worker.process.pid
+        for worker in workers:
+            os.kill(worker.process.pid, 9)
+        assert [worker.end() for worker in workers] == [-9, -9]
+
+
 def test_workers_are_in_process_groups_of_their_own(server: ForkServer):
     workers = [Asked(server) for _ in range(2)]
 
