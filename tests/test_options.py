@@ -94,6 +94,31 @@ def test_an_init_fn_that_is_not_callable_is_refused(value: Any):
         gm.WorkerOptions(worker_init_fn=value)
 
 
+@pytest.mark.parametrize("value", [-1, -0.001, float("nan")])
+def test_an_idle_timeout_must_not_be_negative(value: Any):
+    with pytest.raises(PlanError, match=r"^`idle_timeout_s` must be at least 0, got "):
+        gm.WorkerOptions(idle_timeout_s=value)
+
+
+@pytest.mark.parametrize("value", ["60", None, True, [1]])
+def test_an_idle_timeout_must_be_a_number(value: Any):
+    with pytest.raises(PlanTypeError, match=r"^`idle_timeout_s` must be a number of seconds, got"):
+        gm.WorkerOptions(idle_timeout_s=value)
+
+
+@pytest.mark.parametrize("value", [0, 1e300, float("inf")])
+def test_any_other_idle_timeout_works(value: float):
+    options = gm.WorkerOptions(idle_timeout_s=value)
+    loader = gm.DataLoader(
+        data_source=range(4),
+        sampler=gm.SequentialSampler(4),
+        worker_count=1,
+        worker_options=options,
+    )
+    with loader:
+        assert list(loader) == list(loader) == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("options", [gm.WorkerOptions(), gm.SkipErrors(3)], ids=repr)
 def test_options_are_immutable_and_comparable(options: Any):
     assert replace(options) == options

@@ -1,5 +1,6 @@
 """When the background thread of a stream begins and ends."""
 
+import _thread
 import gc
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from gristmill import DataLoader, IndexSampler, ReadOptions, load
 from gristmill.errors import ClosedError
 from tests.faults.processes import until
+from tests.policies import fixed_blocks, with_policy
 
 MakeLoader = Callable[..., DataLoader]
 OwnThreads = Callable[[], list[threading.Thread]]
@@ -286,3 +288,39 @@ def test_after_the_last_element_no_thread_is_left_and_the_iterator_can_be_restor
     assert [first, *iterator] == [first, *rest] == list(range(100))
     assert iterator.stats().steps[0].name == iter(load(range(100))).stats().steps[0].name
     assert len(iterator.stats().steps) == 1
+
+
+@pytest.mark.parametrize("is_soon", [True, False])
+def test_a_thread_that_outlives_ctrl_c_ends_the_stages_when_it_leaves(is_soon: bool):
+    """A notebook holds the traceback; the thread was in a function of the user at that moment."""
+    is_released, calls = threading.Event(), list[int]()
+
+    def interrupt_once(number: int) -> int:
+        calls.append(number)
+        if number == 5 and calls.count(5) == 1:
+            _thread.interrupt_main()
+            assert is_released.wait(20)
+        return number
+
+    policy = fixed_blocks(1)
+    loader = with_policy(load(range(20), num_epochs=1, transformations=[interrupt_once]), policy)
+    iterator: Any = iter(loader)
+    iterator.start_prefetch()
+    seen: list[int] = []
+
+    def consume() -> None:
+        for number in iterator:
+            seen.append(number)  # noqa: PERF402 - those before the interrupt count
+
+    with pytest.raises(KeyboardInterrupt) as held:
+        consume()
+
+    puller = iterator._run.stream._puller
+    assert not puller.is_parked
+    if not is_soon:
+        is_released.set()
+        until(lambda: puller.is_parked and not _stream_threads(), "the stages are closed")
+    else:  # it is used again before the thread leaves
+        threading.Timer(0.01, is_released.set).start()
+    assert [*seen, *iterator] == list(range(20))
+    assert held.value.__traceback__ is not None

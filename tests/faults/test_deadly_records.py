@@ -19,7 +19,7 @@ from gristmill import Batch, DataLoader, DataLoaderIterator, IndexSampler, Worke
 from gristmill.errors import WorkerError
 from tests.faults.gates import Gate, Notes
 from tests.faults.processes import PATIENCE_S, is_idle, kill_quietly, until, workers_of
-from tests.policies import TuningPolicy, with_policy
+from tests.policies import fixed_blocks, with_policy
 
 MakeLoader = Callable[..., DataLoader]
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -101,14 +101,14 @@ def test_elements_before_a_record_that_kills_two_workers_at_once_are_delivered(
     make_loader: MakeLoader, tmp_path: Path
 ):
     """A free worker takes over what waits behind a slow one, so two may die of one range."""
-    policy = TuningPolicy(max_block_positions=2)  # 0 1 2 3 (4 5) (6 7)
+    policy = fixed_blocks(2)  # (0 1) (2 3) (4 5) (6 7)
     first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
     notes = Notes(tmp_path / "tries")
 
     def deadly(element: int) -> int:
-        if element == 3:
+        if element == 0:  # the first block of each worker
             first.wait(element)
-        if element == 4:
+        if element == 2:
             second.wait(element)
         if element == 7:
             notes.write(element)

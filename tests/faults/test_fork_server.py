@@ -2,11 +2,13 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gristmill._engine.executors.processes.fork_server import MAX_REFUSALS
 from tests.faults.processes import fork_servers_of, gone, until
 from tests.faults.scripts import Script
 
@@ -260,6 +262,48 @@ def test_numpy_with_threads_makes_workers_fresh_interpreters(script: Run):
         "forked",
         "spawned: NumPy starts threads; OPENBLAS_NUM_THREADS=1 prevents that",
     )
+
+
+def test_threads_before_the_first_fork_make_workers_fresh_interpreters(script: Run, tmp_path: Path):
+    """As NumPy's libraries start them, but whatever library this NumPy has."""
+    (tmp_path / "sitecustomize.py").write_text(HAZARDS["threads"][0])
+
+    assert output(
+        script,
+        """
+    loader = make(range(4), lambda n: n)
+    print(list(loader), list(loader))
+    print(loader.stats().worker_start)
+    """,
+        env={"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    ) == [
+        "[0, 1, 2, 3] [0, 1, 2, 3]",
+        "spawned: NumPy starts threads; OPENBLAS_NUM_THREADS=1 prevents that",
+    ]
+
+
+def test_after_many_modules_that_must_not_be_forked_workers_are_fresh_interpreters(
+    script: Run, tmp_path: Path
+):
+    for number in range(MAX_REFUSALS):
+        text = f"{HAZARDS['threads'][0]}\ndef step(n):\n    return n + 1\n"
+        (tmp_path / f"hazard_{number}.py").write_text(text)
+
+    out = output(
+        script,
+        f"""
+    import importlib
+    modules = [importlib.import_module(f"hazard_{{n}}") for n in range({MAX_REFUSALS})]
+    loader = make(range(2), *(module.step for module in modules))
+    print(list(loader), list(loader))
+    print(loader.stats().worker_start)
+    """,
+    )
+
+    reasons = [
+        f"hazard_{number} starts threads when it is imported" for number in range(MAX_REFUSALS)
+    ]
+    assert out == ["[8, 9] [8, 9]", f"spawned: {'; '.join(reasons)}"]
 
 
 def test_an_init_function_that_fails_does_so_for_every_iterator(script: Run):

@@ -106,6 +106,8 @@ class ResumablePuller(Generic[T, P]):
         self._sleep_s = sleep_s
         self._idle_timeout_s = idle_timeout_s
         self._was_parked = False
+        self._late_fate: dict[str, str] | None = None
+        self._left_behind: BackgroundPrefetcher[T] | None = None
         self._prefetcher: BackgroundPrefetcher[T] | None = None
         self._made: deque[tuple[T] | None] = deque()
         """What a retired thread has made, each item in a tuple, and `None` for the end."""
@@ -125,8 +127,12 @@ class ResumablePuller(Generic[T, P]):
 
         It does not become true after `seek` or `reclaim`, before the next `start`.
         """
-        prefetcher = self._prefetcher
-        return self._was_parked or (prefetcher is not None and prefetcher.is_parked)
+        prefetcher, late_fate = self._prefetcher, self._late_fate
+        return (
+            self._was_parked
+            or (prefetcher is not None and prefetcher.is_parked)
+            or (late_fate is not None and late_fate.get("end") == "parked")
+        )
 
     def pull(self) -> T:
         """Return the next item, or raise what the producer raised in its place.
@@ -164,7 +170,7 @@ class ResumablePuller(Generic[T, P]):
         elif self._prefetcher is not None:
             self._prefetcher.stop()
             self._was_parked = self._prefetcher.is_parked
-            self._prefetcher = None
+            self._left_behind, self._prefetcher = self._prefetcher, None
             if not self._was_parked:
                 self.producer.interrupt()
 
@@ -184,7 +190,7 @@ class ResumablePuller(Generic[T, P]):
             name=self._name,
             sleep_s=self._sleep_s,
             turn=self._turn,
-            after_turn=self._dispose_if_closed,
+            after_turn=self._after_turn,
             idle_timeout_s=self._idle_timeout_s,
             on_idle=self._end_producer,
         )
@@ -209,6 +215,7 @@ class ResumablePuller(Generic[T, P]):
             if not self._was_parked:
                 self.producer.interrupt()
             has_left = self._prefetcher.wait(timeout_s)
+            self._left_behind = None if has_left else self._prefetcher
             self._prefetcher = None  # first: an owner must not pull from a thread
             self.is_owner = has_left
 
@@ -247,6 +254,26 @@ class ResumablePuller(Generic[T, P]):
             raise StopIteration
         return made[0]
 
+    def park_later(self) -> None:
+        """Let the thread that did not end in time dispose of the producer when it does.
+
+        Unless `keep` comes first: as in `BackgroundPrefetcher`, a dictionary decides in one step.
+        """
+        self._late_fate = {}
+        left_behind = self._left_behind
+        if left_behind is not None and left_behind.wait(0.0):
+            self._park_if_asked()
+
+    def keep(self) -> None:
+        """Take back `park_later`, if it is not too late: see `is_parked`."""
+        if self._late_fate is not None:
+            self._late_fate.setdefault("end", "kept")
+
+    def _park_if_asked(self) -> None:
+        late_fate = self._late_fate
+        if late_fate is not None and late_fate.setdefault("end", "parked") == "parked":
+            self._end_producer()
+
     def end(self) -> None:
         """Stop the thread without waiting for it, and close the producer.
 
@@ -270,6 +297,10 @@ class ResumablePuller(Generic[T, P]):
         self.end()
         if prefetcher is not None:
             prefetcher.wait(STOP_TIMEOUT_S)
+
+    def _after_turn(self) -> None:
+        self._park_if_asked()
+        self._dispose_if_closed()
 
     def _dispose_if_closed(self) -> None:
         """Dispose of the producer if it is closed and no thread is in it.

@@ -127,8 +127,8 @@ class Stream:
     def _park(self, timeout_s: float) -> None:
         """End what runs in the background, until the next call.
 
-        A thread that is in a function of the user may not end in time. It ends after that function,
-        and the stages stay open: no other thread may call it at the same time.
+        A thread that is in a function of the user may not end in time. The stages stay open until
+        it ends after that function: no other thread may call it at the same time.
         """
         if not self._puller.is_owner and not self._puller.is_parked:
             self._puller.reclaim(timeout_s)
@@ -136,8 +136,11 @@ class Stream:
                 self._is_parked = True
                 self._puller.end()
                 self._end_at_collection.detach()
+            else:
+                self._puller.park_later()
 
     def _unpark(self) -> None:
+        self._puller.keep()
         if (self._is_parked or self._puller.is_parked) and not self._is_closed:
             self._end_at_collection.detach()
             self._open()

@@ -74,6 +74,11 @@ MATRIX = {
     "cold then warm": changing(COLD, COLUMNS, at=2000),
     "cold then warm later": changing(COLD, COLUMNS, at=15_000),
     "warm then cold": changing(WARM, COLD, at=200_000),
+    "a slow first epoch": changing(Cost(cpu_s=1e-4, wait_s=2e-3), Cost(cpu_s=1e-4), at=20_000),
+    "a slow first epoch of a map that holds the lock": changing(
+        Cost(cpu_s=1e-3, wait_s=1e-2), Cost(cpu_s=1e-3), at=2_000
+    ),
+    "a map that becomes slower half-way": changing(Cost(cpu_s=1e-4), Cost(cpu_s=2e-3), at=40_000),
     "bursts of waiting": bursts(Cost(cpu_s=1e-5), Cost(cpu_s=1e-5, wait_s=0.02), every=5_000),
     "bursts of computing": bursts(Cost(cpu_s=1e-6), Cost(cpu_s=0.03), every=10_000),
     "huge batches": steady(cpu_s=0.08, held_share=0.2),

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,29 @@ def test_the_server_reports_the_signal_that_ended_a_worker(server: ForkServer):
     assert worker.process.wait() == -11
     assert worker.process.wait() == -11
     worker.end()
+
+
+def test_threads_that_wait_for_one_worker_all_learn_how_it_ended(server: ForkServer):
+    for _ in range(20):
+        worker = Asked(server)
+        os.kill(worker.process.pid, 9)
+        with ThreadPoolExecutor(4) as threads:
+            codes = [threads.submit(worker.process.wait) for _ in range(4)]
+        assert [code.result() for code in codes] == [-9] * 4
+        worker.end()
+
+
+def test_the_end_of_workers_that_are_killed_at_the_same_time_is_always_reported(
+    server: ForkServer,
+):
+    """A signal may reach the server between two system calls."""
+    for _ in range(100):
+        workers = [Asked(server) for _ in range(2)]
+        for worker in workers:
+            assert worker.process.pid
+        for worker in workers:
+            os.kill(worker.process.pid, 9)
+        assert [worker.end() for worker in workers] == [-9, -9]
 
 
 def test_workers_are_in_process_groups_of_their_own(server: ForkServer):

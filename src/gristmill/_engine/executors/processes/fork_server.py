@@ -12,6 +12,7 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,9 @@ class ForkedProcess:
         self._exit_code: int | None = None
         self._server = server
         self._status = os.fdopen(status, "rb", buffering=0)
+        self._reading = threading.RLock()
+        """Held while the pipe is read: two threads may close a pool at the same time. The garbage
+        collector may close it in the thread that holds this, so that thread may enter again."""
         self._pid: int | None = None
         self.refusal: Refusal | None = None
         """Why the server did not fork it. Known after `wait`."""
@@ -54,13 +58,14 @@ class ForkedProcess:
     @property
     def pid(self) -> int:
         """Its process id; 0 if the server did not fork it. Waits until the server has tried."""
-        if self._pid is None:
-            self._pid = 0
-            number = self._read_number()
-            if number == REFUSED:
-                self._note_refusal()
-            elif number is not None:
-                self._pid = number
+        with self._reading:
+            if self._pid is None:
+                self._pid = 0
+                number = self._read_number()
+                if number == REFUSED:
+                    self._note_refusal()
+                elif number is not None:
+                    self._pid = number
         return self._pid
 
     def kill(self) -> None:
@@ -71,10 +76,13 @@ class ForkedProcess:
 
         A process that the server has not forked yet is not waited for: it ends as it begins.
         """
-        if self._exit_code is None and not self._status.closed and os.getpid() == self._owner:
-            is_forked = self._pid is not None or self._has_news()
-            if is_forked and self.pid:
-                self._exit_code = self._read_number()
+        if os.getpid() != self._owner:
+            return None
+        with self._reading:
+            if self._exit_code is None and not self._status.closed:
+                is_forked = self._pid is not None or self._has_news()
+                if is_forked and self.pid:
+                    self._exit_code = self._read_number()
         return self._exit_code
 
     def _has_news(self) -> bool:
@@ -84,7 +92,11 @@ class ForkedProcess:
 
     def close(self) -> None:
         """Close the pipe."""
-        self._status.close()
+        if os.getpid() != self._owner:  # a thread that the fork does not have may hold the lock
+            self._status.close()
+            return
+        with self._reading:
+            self._status.close()
 
     def _note_refusal(self) -> None:
         answer = b"".join(iter(lambda: self._status.read(4096), b""))
@@ -92,12 +104,12 @@ class ForkedProcess:
         self._server.retire(self.refusal)
 
     def _read_number(self) -> int | None:
-        """Read what the server reports next; `None` if it is gone, or another thread was first."""
+        """Read what the server reports next; `None` if it is gone."""
         data = b""
         while len(data) < STATUS.size:
             try:
                 more = self._status.read(STATUS.size - len(data))
-            except (OSError, ValueError):  # another thread has closed the pipe
+            except ValueError:  # the garbage collector has closed the pipe
                 return None
             if not more:
                 return None

@@ -15,6 +15,7 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -75,10 +76,11 @@ def serve(control: socket.socket, run_worker: Callable[[int, int], None]) -> Non
     """
     importlib.import_module(_WORKER_CODE)
     children = _Children()
-    signal.signal(signal.SIGCHLD, children.reap)
+    children.listen()
     barrier = _JaxBarrier()
     retired = _find_hazard("numpy")
     while True:
+        children.wait_for(control)
         try:
             packet, descriptors, _, _ = socket.recv_fds(
                 control, REQUEST_BYTES, 5, socket.MSG_CMSG_CLOEXEC
@@ -113,8 +115,38 @@ class _Children:
 
     def __init__(self) -> None:
         self.status_pipes: dict[int, int] = {}
+        self._waker, self._woken = os.pipe()[::-1]
 
-    def reap(self, _signal: int, _frame: FrameType | None) -> None:
+    def listen(self) -> None:
+        """Report workers that end from now on.
+
+        A signal that comes right before a system call does not interrupt it, and Python would
+        handle it only after the call: after the next request, which the parent does not send while
+        it waits for the report. So the signal also writes to a pipe, which `wait_for` polls.
+        """
+        for end in (self._waker, self._woken):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, self.reap)
+
+    def wait_for(self, control: socket.socket) -> None:
+        """Wait for a request, and report the workers that end until then."""
+        poll = select.poll()
+        poll.register(control, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        while control.fileno() not in [descriptor for descriptor, _ in poll.poll()]:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._woken, 4096)
+            self.reap()
+
+    def forget(self) -> None:
+        """Close all pipes, in a worker."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for pipe in (self._waker, self._woken, *self.status_pipes.values()):
+            os.close(pipe)
+
+    def reap(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         """Report the workers that have ended."""
         for pid in list(self.status_pipes):
             # Another signal may interrupt this function, and report a worker first.
@@ -216,11 +248,10 @@ def _become_worker(
     code = 1
     try:
         line, lifeline, status, *streams = descriptors
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        children.forget()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         control.close()
-        for pipe in (status, *children.status_pipes.values()):
-            os.close(pipe)
+        os.close(status)
         for number, stream in enumerate(streams, start=1):
             os.dup2(stream, number)
             os.close(stream)

@@ -126,7 +126,7 @@ class WorkerPool:
         """Start the workers that are missing, without waiting for them."""
         for number in range(self.num_workers):
             if number not in self._workers:
-                worker = self._workers[number] = self._start_worker(number)
+                worker = self._start_worker(number)
                 self.scheduler.add_worker(number)
                 worker.send_init(self.payload, num_workers=self.num_workers)
         self._counters.worker_start = self._how_started()
@@ -138,8 +138,9 @@ class WorkerPool:
 
     def _start_worker(self, number: int) -> WorkerProcess:
         worker = WorkerProcess(number, modules=self.payload.pickles.modules)
+        self._workers[number] = worker  # first: either `close` finds it, or this finds it closed
         if self._is_closed:  # by another thread, while this one started the process
-            worker.reap()
+            self._workers.pop(number).reap()
             raise ClosedError("The worker processes were stopped.")
         return worker
 
