@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: demo examples test quick check bench clients dlio clean help
+.PHONY: demo examples test quick fuzz check bench clients dlio clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -27,6 +27,10 @@ quick: $(VENV)/test.stamp ## Run the tests that need neither workers nor other l
 QUICK := tests/test_architecture.py tests/test_exports.py tests/test_options.py tests/base tests/plan tests/metrics/test_counters.py \
 	tests/data/batching tests/data/sampling tests/data/transforms tests/data/sources/memory tests/data/sources/arrays tests/engine/access \
 	tests/engine/blocks tests/engine/stages tests/engine/stateful tests/checkpoint/test_state.py tests/api/dataset tests/properties
+
+FUZZ ?= 20000
+fuzz: $(VENV)/test.stamp ## Run the tests with hostile files for minutes, each time with other inputs (FUZZ=20000 for each format)
+	HOSTILE_INPUTS=$(FUZZ) HOSTILE_SEED=$$(date +%s) $(BIN)/python -m pytest -n 2 tests/hostile
 
 check: $(VENV)/test.stamp ## Run the linter, the type checker and the word check
 	$(BIN)/ruff check .

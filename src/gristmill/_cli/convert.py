@@ -290,8 +290,7 @@ def _open_locked(folder: Path) -> int:
             locked = os.fstat(descriptor)
             if locked.st_uid != os.geteuid():
                 raise PlanError(
-                    f"{folder} belongs to another user, who could change what is written. Remove "
-                    "it, or choose another DST."
+                    f"{folder} belongs to another user. Remove it, or choose another DST."
                 )
             if os.path.samestat(locked, os.lstat(folder)):
                 return descriptor

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from gristmill import MapDataset, MultiprocessingOptions
 from gristmill._base.columns import Columns
 from gristmill.errors import ChangedFileError
 from gristmill.sources import ArrowSource, HuggingFaceSource, IdxSource, NumpySource
@@ -111,6 +112,19 @@ def test_a_file_that_changes_during_a_gather_is_an_error(tmp_path: Path) -> None
 
     with pytest.raises(ChangedFileError):
         source.read_columns(range(COUNT)).gather(allocate)
+
+
+def test_a_worker_reports_a_file_that_was_truncated(tmp_path: Path) -> None:
+    """A new worker, too: after a SIGBUS the block is computed again, and names the file."""
+    path, source = make_npy(tmp_path)
+    dataset = MapDataset.source(source).batch(10).to_iter_dataset()
+    batches = iter(dataset.mp_prefetch(MultiprocessingOptions(num_workers=1)))
+    assert next(batches)[0] == 0
+    truncate(path)
+    with pytest.raises(ChangedFileError) as caught:
+        for _ in batches:
+            pass
+    assert caught.value.path == str(path)
 
 
 def test_a_batch_does_not_change_with_its_file(tmp_path: Path) -> None:

@@ -119,7 +119,14 @@ class DecodeImage(Map):
                 "other files, or skip such records with `SkipErrors`.",
                 path=path,
             ) from None
-        except (FormatError, pillow.DecompressionBombError, MemoryError, Warning):
+        except pillow.DecompressionBombError as error:
+            raise FormatError(
+                f"The image has too many pixels: {str(error).rstrip('.')}. Raise Pillow's limit "
+                "`PIL.Image.MAX_IMAGE_PIXELS` if you trust it, or skip such records with "
+                "`SkipErrors`.",
+                path=path,
+            ) from error
+        except (FormatError, MemoryError, Warning):
             raise
         except Exception as error:  # damaged files make Pillow raise anything
             raise CorruptFileError(

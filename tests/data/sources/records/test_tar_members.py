@@ -245,8 +245,8 @@ def test_concatenated_archives_are_an_error(tmp_path: Path):
     path.write_bytes(archive_of(path, "a.x") + archive_of(path, "b.x"))
     message = (
         r"^There are more data after the end of the archive\. If archives were concatenated, pass "
-        r"them one by one, or join them with `tar --concatenate`\. Otherwise a part of the archive "
-        r"is zeros: copy it again\. \(.*, byte 1,024\)$"
+        r"them one by one, or join them with `tar --concatenate`\. Otherwise a part of the "
+        r"archive is zeros: copy it again\. \(.*, byte 1,024\)$"
     )
     with pytest.raises(CorruptFileError, match=message):
         members_of(path)

@@ -199,22 +199,23 @@ def _open_reader(file: File, options: str) -> _Reader:
         extra="array_record",
         wanted_by="`ArrayRecordDataSource`",
     )
+    path = str(file.local_path())
+    if not path.isprintable() and path.encode(errors="ignore") != os.fsencode(path):
+        raise FileError(
+            "The name of the file is not UTF-8, and the `array_record` library cannot open it. "
+            "Rename the file.",
+            path=file.ref.path,
+        )
     # No read-ahead, because records are read in any order.
     try:
         reader: _Reader = library.ArrayRecordReader(
-            str(file.local_path()),
+            path,
             options=f"readahead_buffer_size:0{options}",
             file_reader_buffer_size=_BUFFER_BYTES,
         )
     except ValueError as error:
         if isinstance(error, FileError):
             raise
-        if isinstance(error, UnicodeError):
-            raise FileError(
-                "The name of the file is not UTF-8, which the `array_record` library cannot open. "
-                "Rename the file.",
-                path=file.ref.path,
-            ) from None
         raise PlanError(f"`reader_options` are not valid: {error}") from error
     if not reader.ok():
         if file.read_one(0, min(len(_MAGIC), file.ref.size)) != _MAGIC:

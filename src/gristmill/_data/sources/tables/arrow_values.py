@@ -332,7 +332,7 @@ def translate_arrow_errors(path: str, format_name: str) -> Generator[None]:
 
 
 def as_system_error(error: OSError, path: str) -> FileError:
-    """Return an error of the system, such as too many threads, that does not blame the file."""
+    """Return the error for a limit of the system, such as too many threads: the file is intact."""
     if isinstance(error, FileError):
         return error
     return FileError(

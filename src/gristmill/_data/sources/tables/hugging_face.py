@@ -89,14 +89,14 @@ def _find_split(folder: str, split: str | None, storage: StorageOptions | None) 
                 f"`split` is {split!r}, but {name!r} holds a single dataset. Leave `split` out."
             )
         return folder
-    splits = index.get("splits")
-    if not isinstance(splits, list) or not all(isinstance(one, str) for one in splits):
+    listed: object = index.get("splits")
+    splits = cast("list[object]", listed) if isinstance(listed, list) else [None]
+    if not all(isinstance(one, str) for one in splits):
         raise FormatError(
             "The dataset_dict.json does not list the splits. Save the dataset again with "
             "`save_to_disk`.",
             path=folder,
         )
-    splits = cast("list[str]", splits)
     if split not in splits:
         raise PlanError(
             f"`split` must be one of the splits in {name!r}, {', '.join(map(repr, splits))}, "
@@ -124,14 +124,13 @@ def _data_file_names(state: JsonObject, folder: str) -> list[str]:
 
 def _check_name(name: object, folder: str) -> str:
     """Return the name of a file, or raise: a path could refer to any file of this machine."""
-    is_name = isinstance(name, str) and name not in ("", ".", "..")
-    if not is_name or any(separator in name for separator in "/\\\0"):
-        raise FormatError(
-            f"The folder lists {name!r} as one of its files, which is not the name of a file in "
-            "it. Save the dataset again with `save_to_disk`.",
-            path=folder,
-        )
-    return name
+    if isinstance(name, str) and name not in ("", ".", "..") and not set(name) & set("/\\\0"):
+        return name
+    raise FormatError(
+        f"The folder lists {name!r} as one of its files, which is not the name of a file in it. "
+        "Save the dataset again with `save_to_disk`.",
+        path=folder,
+    )
 
 
 def _read_json(path: str, storage: StorageOptions | None) -> JsonObject | None:
