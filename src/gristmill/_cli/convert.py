@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO, TypeAlias, final
 
+from gristmill._addresses import strip_credentials
 from gristmill._base.progress import progress
 from gristmill._cli.records import estimate_bytes, read_records, sample_indices
 from gristmill._cli.sizes import format_size, parse_size
@@ -211,7 +212,7 @@ def _describe(conversion: Conversion, source: Source, per_shard: int) -> JsonObj
         "\n".join(f"{ref.path} {ref.size} {ref.version}" for ref in refs).encode()
     )
     return {
-        "source": conversion.source,
+        "source": strip_credentials(conversion.source),
         "options": {name: str(value) for name, value in conversion.options.items()},
         "files": versions.hexdigest()[:32],
         "records": len(source),
@@ -308,7 +309,10 @@ class _PartialOutput:
     def _save_plan(self, num_done: int) -> None:
         temporary = self._folder / ".plan.json"
         plan = json.dumps({**self._description, "done": num_done}, indent=2)
-        temporary.write_text(plan, encoding="utf-8")
+        temporary.unlink(missing_ok=True)  # or it would keep its mode
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:  # readable by this user alone
+            file.write(plan)
         os.replace(temporary, self._plan_path)
 
     def remove_incomplete(self) -> None:
