@@ -3,6 +3,7 @@
 import io
 import logging
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -118,6 +119,23 @@ def test_an_exception_of_a_special_kind_ends_no_worker_and_no_stream(
     assert seen == list(range(len(seen)))
     assert type(error) is type(inline)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+def test_an_exit_in_a_step_is_an_error_that_names_step_and_record(
+    make_loader: MakeLoader, worker_count: int
+):
+    def leave(element: int) -> int:
+        if element == 7:
+            sys.exit(0)
+        return element
+
+    _, error = run_to_error(make_loader(range(20), leave, worker_count=worker_count))
+
+    assert type(error) is WorkerError
+    assert "`sys.exit(0)` was called" in str(error)
+    assert "leave" in str(error)
+    assert "record 7 of the source" in str(error)
 
 
 def test_the_stream_goes_on_after_an_exception_that_was_caught(

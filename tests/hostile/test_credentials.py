@@ -1,7 +1,9 @@
 """Credentials in addresses and options appear in nothing that is printed, logged or written."""
 
+import contextlib
 import json
 import logging
+import os
 import pickle
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 import gristmill as gm
 from gristmill._addresses import strip_credentials
+from gristmill._cli.main import main
 from gristmill._io.paths import find_file
 from gristmill.errors import FileError
 from gristmill.options import SkipErrors, StorageOptions
@@ -170,3 +173,25 @@ def test_no_address_in_a_string_keeps_its_credentials(
     assert not any(word in strip_credentials(text) for word in ("USER", "PW", "QUERY", "FRAGMENT"))
     assert strip_credentials(text).endswith(", as it is.")
     assert strip_credentials(strip_credentials(text)) == strip_credentials(text)
+
+
+def test_a_conversion_writes_no_credentials(
+    serve_http: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    store = serve_http({"a.jsonl": RECORDS})
+    plans: list[tuple[int, str]] = []
+    replace = os.replace
+
+    def record(source: Any, target: Any) -> None:
+        replace(source, target)
+        if str(target).endswith("plan.json"):
+            plans.append((Path(target).stat().st_mode & 0o777, Path(target).read_text()))
+
+    monkeypatch.setattr(os, "replace", record)
+    monkeypatch.setenv("NO_PROXY", "*")
+    arguments = ["convert", address(store, "a.jsonl"), str(tmp_path / "out"), "--to", "npy"]
+    with contextlib.suppress(SystemExit):
+        main(arguments)
+    assert {mode for mode, _ in plans} == {0o600}
+    assert SECRET not in str(plans)
+    assert SECRET not in written(tmp_path)

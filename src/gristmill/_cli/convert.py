@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO, TypeAlias, cast, final
 
+from gristmill._addresses import strip_credentials
 from gristmill._base.progress import progress
 from gristmill._cli.records import estimate_bytes, read_records, sample_indices
 from gristmill._cli.shard_files import ShardFiles, is_intact, seal_files, sync_folder
@@ -218,11 +219,8 @@ def _describe(conversion: Conversion, source: Source, per_shard: int) -> JsonObj
             errors="surrogateescape"
         )
     )
-    source_name = conversion.source
-    if "://" in source_name:  # an address may contain a password or a signature
-        source_name = f"sha256:{hashlib.sha256(source_name.encode()).hexdigest()[:32]}"
     return {
-        "source": source_name,
+        "source": strip_credentials(conversion.source),
         "options": {name: str(value) for name, value in conversion.options.items()},
         "files": versions.hexdigest()[:32],
         "records": len(source),

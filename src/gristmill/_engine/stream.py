@@ -11,6 +11,7 @@ from gristmill._base.resumable_puller import STOP_TIMEOUT_S, ResumablePuller
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._checkpoint.state import Position
 from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.error_notes import as_visible
 from gristmill._engine.build import open_stages
 from gristmill._engine.settings import Settings
 from gristmill._engine.skip_ledger import SkipLedger
@@ -239,6 +240,7 @@ class Stream:
             error = self._handout.error
             if error is not None:
                 self.seek(self.position)
+                error = as_visible(error)
                 try:
                     raise error
                 finally:

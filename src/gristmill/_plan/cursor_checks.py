@@ -126,12 +126,13 @@ def _check_all(inputs: Sequence[Node], cursors: list[Any], has_own_length: bool)
 
 def _check_chain(node: ChainNode, state: object, has_own_length: bool) -> None:
     number, cursor = _as_list(state, 2)
+    inputs: Sequence[Node] = node.inputs
     if not has_own_length:  # the chains of other shards have other streams
         _check_count(number)
         return
-    _check_count(number, at_most=len(node.inputs))
-    if number < len(node.inputs):
-        check_cursor(node.inputs[number], cursor)
+    _check_count(number, at_most=len(inputs))
+    if number < len(inputs):
+        check_cursor(inputs[cast("int", number)], cursor)
 
 
 def _check_interleave(node: InterleaveNode, state: object) -> None:
@@ -152,7 +153,7 @@ def _as_list(value: object, length: int | None = None) -> list[Any]:
         raise _corrupt(value)
     fields = list(cast("Sequence[Any]", value))
     if length is not None and len(fields) != length:
-        raise _corrupt(value)
+        raise _corrupt(fields)
     return fields
 
 

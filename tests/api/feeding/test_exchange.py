@@ -25,9 +25,7 @@ class Client:
             raise RuntimeError(f"ALREADY_EXISTS: {key}")
         self.values[key] = value
 
-    key_value_set_bytes = key_value_set
-
-    def key_value_try_get_bytes(self, key: str) -> Any:
+    def key_value_try_get(self, key: str) -> Any:
         return self.values[key]
 
     def blocking_key_value_get(self, key: str, timeout_ms: int) -> Any:

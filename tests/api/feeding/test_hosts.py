@@ -290,3 +290,11 @@ def test_a_long_wait_is_logged(
         _hosts.logger.removeHandler(listener)
 
     assert f"Waiting for {processes} to have the batch of step 0" in caplog.text
+
+
+def test_a_process_that_never_answers_is_an_error_after_the_timeout():
+    for process, others in ((0, "process 1"), (1, "the other processes")):
+        exchange = MemoryExchange(Store(), process)
+        hosts = HostAgreement(exchange, range(2), process, "drop", timeout_s=0.01)
+        with pytest.raises(FeedError, match=rf"Waited 0\.01 s for {others} .* step 0.*`timeout_s`"):
+            hosts.agree(4)

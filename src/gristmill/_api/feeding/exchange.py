@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import pickle
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from typing import Any, Protocol, final
 
+from gristmill._api.feeding.batch_shapes import dump_shapes, load_shapes
 from gristmill._base.extras import load_extra
 from gristmill.errors import FeedError
 from gristmill.types import Tree
@@ -42,12 +42,12 @@ class Exchange(Protocol):
         """Delete the answers to earlier steps, which all processes have read."""
         ...
 
-    def share(self, value: object) -> None:
-        """Publish a value that is the same in all processes."""
+    def share(self, value: Tree) -> None:
+        """Publish the shapes of batches, which are the same in all processes."""
         ...
 
     def read_shared(self) -> Tree:
-        """Return the value that a process has shared."""
+        """Return the shapes that a process has shared."""
         ...
 
     def leave(self) -> None:
@@ -121,12 +121,12 @@ class JobExchange:
         if number > 0 and rest == 0:
             self._client.key_value_delete(f"{self._folder}/answers/{number - 1}/")
 
-    def share(self, value: object) -> None:
+    def share(self, value: Tree) -> None:
         key = f"{self._folder}/shared"
-        self._client.key_value_set_bytes(key, pickle.dumps(value), allow_overwrite=True)
+        self._client.key_value_set(key, dump_shapes(value), allow_overwrite=True)
 
     def read_shared(self) -> Tree:
-        return pickle.loads(self._client.key_value_try_get_bytes(f"{self._folder}/shared"))
+        return load_shapes(self._client.key_value_try_get(f"{self._folder}/shared"))
 
     def leave(self) -> None:
         key = f"{self._folder}/left/{self._process}"

@@ -11,7 +11,7 @@ from gristmill._api.feeding.placement import Unsupported, as_placement
 from gristmill._api.feeding.remainder import RemainderMode, as_remainder, batch_size_of
 from gristmill._api.loader import DataLoader
 from gristmill._api.plan_access import HasPlan, plan_of
-from gristmill._base.checks import as_int
+from gristmill._base.checks import as_int, as_seconds
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import Element, Tree
 
@@ -26,6 +26,7 @@ def feed(
     batch_size: int | None = None,
     mask: str = "mask",
     unsupported: Unsupported = "raise",
+    timeout_s: float | None = None,
 ) -> FeedIterator:
     """Return an iterator over batches that are on their devices before they are requested.
 
@@ -72,6 +73,8 @@ def feed(
             a pair of the batch and its mask.
         unsupported: What to do with leaves that JAX does not support, such as strings. `"raise"`
             raises an error that names the leaf, `"pass"` returns them unchanged.
+        timeout_s: How long a step waits for other processes before it raises a `FeedError` that
+            names them. By default there is no limit, and a long wait is logged.
 
     Returns:
         An iterator. Use it as a context manager, or call `close`, to stop it early.
@@ -87,7 +90,8 @@ def feed(
     else:
         batch_size = as_int("batch_size", batch_size, minimum=1)
     rest = as_remainder(remainder, batch_size, mask)
-    return FeedIterator(source, placement, rest, as_int("prefetch", prefetch))
+    limit_s = None if timeout_s is None else as_seconds("timeout_s", timeout_s)
+    return FeedIterator(source, placement, rest, as_int("prefetch", prefetch), timeout_s=limit_s)
 
 
 def _as_source(data: object) -> BatchSource:

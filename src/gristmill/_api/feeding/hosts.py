@@ -60,7 +60,13 @@ class HostAgreement:
     """
 
     def __init__(
-        self, exchange: Exchange, processes: Collection[int], process: int, mode: RemainderMode
+        self,
+        exchange: Exchange,
+        processes: Collection[int],
+        process: int,
+        mode: RemainderMode,
+        *,
+        timeout_s: float | None = None,
     ) -> None:
         """Start to agree. The processes of a program must start their feeds in the same order.
 
@@ -69,7 +75,9 @@ class HostAgreement:
             processes: The processes that take part.
             process: This process.
             mode: What to do if the processes have different numbers of batches.
+            timeout_s: How long to wait for the others in one step. By default there is no limit.
         """
+        self._timeout_s = timeout_s
         self._exchange = exchange
         self._process = process
         self._others = sorted(set(processes) - {process})
@@ -185,7 +193,7 @@ class HostAgreement:
     def _collect(self, step: int, rows: int) -> _Decision:
         """Wait for the reports of all other processes on a step, and decide."""
         interval_s = _MIN_POLL_INTERVAL_S
-        wait = _Wait(step)
+        wait = _Wait(step, self._timeout_s)
         while True:
             posts = self._exchange.read_posts()
             reports = {p: _Report(*json.loads(posts[p])) for p in self._others if p in posts}
@@ -203,7 +211,7 @@ class HostAgreement:
             time.sleep(interval_s)
             self._raise_if_stopped()
             interval_s = min(1.5 * interval_s, _MAX_POLL_INTERVAL_S)
-            wait.warn_if_long(f"process {', '.join(map(str, missing[:10]))}")
+            wait.check(f"process {', '.join(map(str, missing[:10]))}")
 
     def _decide(self, step: int, rows_of: Mapping[int, int]) -> _Decision:
         if self._mode == "drop":
@@ -219,14 +227,14 @@ class HostAgreement:
 
     def _wait_for_decision(self, step: int) -> _Decision:
         wait_s = _MIN_WAIT_S
-        wait = _Wait(step)
+        wait = _Wait(step, self._timeout_s)
         while True:
             answer = self._exchange.wait_for_answer(step, wait_s)
             self._raise_if_stopped()
             if answer is not None:
                 return _Decision(*json.loads(answer))
             wait_s = min(2 * wait_s, _MAX_WAIT_S)
-            wait.warn_if_long("the other processes")
+            wait.check("the other processes")
 
     def _raise_if_stopped(self) -> None:
         if self._is_stopped:
@@ -248,15 +256,22 @@ def _rows(rows_of: Mapping[int, int], max_listed: int = 10) -> str:
 
 @final
 class _Wait:
-    """A wait for other processes, which logs a warning at intervals."""
+    """A wait for other processes, which logs a warning at intervals and ends after a timeout."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, timeout_s: float | None) -> None:
         self._step = step
+        self._timeout_s = timeout_s
         self._start_s = time.monotonic()
         self._warn_at_s = self._start_s + _WARN_INTERVAL_S
 
-    def warn_if_long(self, processes: str) -> None:
+    def check(self, processes: str) -> None:
+        """Log a warning if the wait is long; raise an error if it is too long."""
         now_s = time.monotonic()
+        if self._timeout_s is not None and now_s - self._start_s > self._timeout_s:
+            raise FeedError(
+                f"Waited {self._timeout_s:g} s for {processes} to have the batch of step "
+                f"{self._step}. Check whether a process hangs or has ended, or raise `timeout_s`."
+            )
         if now_s > self._warn_at_s:
             self._warn_at_s = now_s + _WARN_INTERVAL_S
             logger.warning(

@@ -56,16 +56,23 @@ class FeedIterator(DatasetIterator[Tree]):
         placement: Where to place the batches.
         remainder: How to feed batches with fewer rows.
         prefetch: The maximum number of batches to place ahead of the consumer.
+        timeout_s: How long a step waits for other processes. By default there is no limit.
     """
 
     def __init__(
-        self, source: BatchSource, placement: Placement, remainder: Remainder, prefetch: int
+        self,
+        source: BatchSource,
+        placement: Placement,
+        remainder: Remainder,
+        prefetch: int,
+        *,
+        timeout_s: float | None = None,
     ) -> None:
         super().__init__(cast(Any, source) if isinstance(source, DatasetIterator) else ())
         self._source: BatchSource = cast(Any, source)
         self._prefetch = prefetch
         self._state: Callable[[], SourceState] = capture_state(self._source)
-        self._producer = _FedBatchProducer(self._source, placement, remainder)
+        self._producer = _FedBatchProducer(self._source, placement, remainder, timeout_s)
         self._puller = ResumablePuller[FedBatch, SourceState](
             self._producer, buffer_size=prefetch, name="gristmill-feed", sleep_s=SLEEP_S
         )
@@ -172,7 +179,14 @@ class _HasStats(Protocol):
 class _FedBatchProducer(Producer[FedBatch, SourceState]):
     """Produces the batches of one feed; between `open` and `reset`, those of one run."""
 
-    def __init__(self, source: BatchSource, placement: Placement, remainder: Remainder) -> None:
+    def __init__(
+        self,
+        source: BatchSource,
+        placement: Placement,
+        remainder: Remainder,
+        timeout_s: float | None,
+    ) -> None:
+        self._timeout_s = timeout_s
         self._source = source
         self._placement = placement
         self._remainder = remainder
@@ -192,6 +206,7 @@ class _FedBatchProducer(Producer[FedBatch, SourceState]):
                 self._placement.processes,
                 jax.process_index(),
                 self._remainder.mode,
+                timeout_s=self._timeout_s,
             )
         self._batches = FedBatches(self._source, self._placement, self._remainder, self._hosts)
 

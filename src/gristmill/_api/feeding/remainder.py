@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill._api.feeding.batch_shapes import LeafShape, zeros_like
 from gristmill._api.feeding.leaves import is_supported
 from gristmill._base.tree import leaves_with_paths, map_leaves
 from gristmill._plan.nodes.base import Node
@@ -51,11 +52,11 @@ class Remainder:
 
     def shapes_of(self, batch: Tree) -> Tree:
         """Return the argument for `empty_batch` that makes a batch like this one."""
-        return map_leaves(_LeafShape, batch)
+        return map_leaves(_shape_of, batch)
 
     def empty_batch(self, shapes: Tree) -> FittedBatch:
         """Return a batch that consists of padding."""
-        batch = map_leaves(_LeafShape.zeros, shapes)
+        batch = zeros_like(shapes)
         return FittedBatch(batch, np.zeros(self._batch_size, np.bool_), self._batch_size)
 
     def add_mask(self, batch: Tree, mask: object) -> Tree:
@@ -125,16 +126,7 @@ def _has_rows(leaf: Leaf) -> bool:
     return is_array and is_supported(leaf)
 
 
-@final
-class _LeafShape:
-    """The shape and dtype of an array. Any other leaf is stored as it is."""
-
-    def __init__(self, leaf: Leaf) -> None:
-        has_rows = _has_rows(leaf)
-        self._shape: tuple[int, ...] | None = leaf.shape if has_rows else None
-        self._dtype = leaf.dtype if has_rows else None
-        self._leaf = None if has_rows else leaf
-
-    def zeros(self) -> Leaf:
-        """Return an array of zeros of this shape, or the leaf."""
-        return self._leaf if self._shape is None else np.zeros(self._shape, self._dtype)
+def _shape_of(leaf: Leaf) -> LeafShape:
+    if _has_rows(leaf):
+        return LeafShape(leaf.shape, leaf.dtype, None)
+    return LeafShape(None, None, leaf)

@@ -11,6 +11,7 @@ from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import AccessNode
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
 from gristmill._plan.traverse import bottom_of, sample_of
+from gristmill.errors import WorkerError
 
 T = TypeVar("T")
 
@@ -78,6 +79,24 @@ def add_note_once(error: BaseException, note: str) -> None:
     """Add a note to an exception unless it has that note: a source may raise one object twice."""
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
+
+
+def as_visible(error: BaseException) -> BaseException:
+    """Return an error as it is, but for `sys.exit()` in a step, which would end the program.
+
+    A program that ends with status 0 in the middle of a training has no error to look for.
+    """
+    if not isinstance(error, SystemExit):
+        return error
+    notes: list[str] = getattr(error, "__notes__", [])
+    visible = WorkerError(
+        f"`sys.exit({'' if error.code is None else repr(error.code)})` was called while an element "
+        f"was computed. {' '.join(notes[:1])} Raise an exception there, or return a value."
+    )
+    for note in notes[1:]:
+        visible.add_note(note)
+    visible.__cause__ = error
+    return visible
 
 
 def record_name(node: Node, position: int) -> str:

@@ -142,7 +142,7 @@ def _check_owner(descriptor: int, name: str) -> None:
     is_private = stat.S_ISREG(found.st_mode) and not found.st_mode & 0o022
     if not is_private or found.st_uid != os.geteuid():
         raise SourceError(
-            f"The shared memory named {name!r} can be written by another user, who could run any "
+            f"The shared memory named {name!r} can be written by another user, and could run any "
             "code in this process. It must belong to this user, and no other may have permission "
             "to write. Create it as this user."
         )

@@ -28,7 +28,6 @@ def explain_unsendable(plan: Node, error: Exception) -> PlanTypeError:
             what = f"{node.label}, added at {node.site},"
             explained = _explain(what, name, value, node.user_part)
             if explained is not None:
-                explained.__cause__ = error
                 return explained
     return _whole_error("The pipeline", error)
 
@@ -38,7 +37,6 @@ def explain_unsendable_value(name: str, value: Any, error: Exception) -> PlanTyp
     explained = _explain(f"`{name}`", name, value, "function")
     if explained is None:
         return _whole_error(f"`{name}`", error)
-    explained.__cause__ = error
     return explained
 
 

@@ -40,7 +40,8 @@ def pickle_jobs(
         return PickledPlan(worker_init_fn, [_with_packed_records(job, packed) for job in jobs])
     except Exception as error:
         _raise_unsendable(worker_init_fn, jobs)
-        raise explain_unsendable(jobs[-1].cut.plan, error) from error
+        explained = explain_unsendable(jobs[-1].cut.plan, error)
+        raise explained from explained.__cause__  # none, if the message names the value
 
 
 def write_payload(plan: PickledPlan) -> PlanPayload:
@@ -85,9 +86,11 @@ def _raise_unsendable(
     try:
         dump_plan(worker_init_fn)
     except Exception as error:
-        raise explain_unsendable_value("worker_init_fn", worker_init_fn, error) from error
+        explained = explain_unsendable_value("worker_init_fn", worker_init_fn, error)
+        raise explained from explained.__cause__
     for job in jobs[:-1]:
         try:
             dump_plan(job.cut)
         except Exception as error:
-            raise explain_unsendable(job.cut.plan, error) from error
+            explained = explain_unsendable(job.cut.plan, error)
+            raise explained from explained.__cause__
