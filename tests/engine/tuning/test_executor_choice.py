@@ -110,6 +110,36 @@ def test_the_automatic_choice_is_nearly_as_good_as_the_best_fixed_one(
     assert tuned.cpu_s / tuned.num_elements <= 1.1 * cpu_s, simulator.visited
 
 
+def long_bursts(usual: Cost, rare: Cost, *, every: int, length: int) -> Workload:
+    """Return a workload of which, after `every` elements each, the first `length` are different."""
+
+    def num_rare(position: int) -> int:
+        cycle, rest = divmod(position, every)
+        return cycle * length + min(rest, length)
+
+    def cost(positions: range) -> Cost:
+        count = num_rare(positions.stop) - num_rare(positions.start)
+        return mean(usual, rare, count / len(positions))
+
+    return Workload(cost=cost)
+
+
+FAST = Cost(cpu_s=1e-5)
+LONG_BURSTS = {
+    "waiting": long_bursts(FAST, Cost(cpu_s=1e-5, wait_s=5e-3), every=50_000, length=100),
+    "computing": long_bursts(FAST, Cost(cpu_s=5e-3), every=50_000, length=60),
+}
+
+
+@pytest.mark.xfail(strict=True, reason="Trials compare windows of 0.1 s; bursts are longer.")
+@pytest.mark.parametrize("name", [*LONG_BURSTS])
+def test_bursts_that_are_longer_than_a_window_do_not_mislead_the_choice(name: str):
+    workload, strategies = LONG_BURSTS[name], [INLINE, *THREADS, *PROCESSES]
+    best = max(run_fixed(workload, strategy, 10.0).num_elements for strategy in strategies)
+
+    assert Simulator(workload, strategies).run(10.0).num_elements >= 0.9 * best
+
+
 @pytest.mark.parametrize("name", [*MATRIX])
 def test_trials_cost_little(name: str):
     simulator = Simulator(MATRIX[name])

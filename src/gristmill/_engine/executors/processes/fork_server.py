@@ -1,8 +1,8 @@
 """The parent's side of the fork server: starts it, and asks it for workers.
 
 There is one server for each set of environment variables. It is started with the first worker and
-lives as long as this process, whichever way that ends. No lock is needed: a request is one packet,
-and each worker has a pipe of its own on which the server reports its process id and how it ended.
+lives as long as this process, whichever way that ends. Requests need no lock: each is one packet.
+Each worker has a pipe of its own, on which the server reports its process id and how it ended.
 """
 
 import atexit
