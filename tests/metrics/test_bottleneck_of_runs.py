@@ -156,7 +156,12 @@ def test_a_map_that_holds_the_interpreter_lock(executor: Executor):
         assert kind == "computing"
 
 
-def test_a_map_that_releases_the_interpreter_lock(executor: Executor):
+def test_a_map_that_releases_the_interpreter_lock(
+    executor: Executor, request: pytest.FixtureRequest
+):
+    if executor.name == "automatic":
+        reason = "On busy cores, waiting for a core is taken for waiting for the lock."
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
     stats = run(executor, slow_native, gm.Batch(2))
 
     kind, step = planted(stats)
