@@ -312,7 +312,7 @@ def test_the_error_of_a_transform_that_cannot_be_pickled_has_one_traceback():
     lock = threading.Lock()
     dataset = MapDataset.range(9).map(lambda element: (lock, element)[1]).to_iter_dataset()
     workers = MultiprocessingOptions(num_workers=1)
-    with pytest.raises(PlanTypeError, match="`lock` is a _thread.lock") as caught:
+    with pytest.raises(PlanTypeError, match=r"`lock` is a _thread\.lock") as caught:
         next(iter(dataset.mp_prefetch(workers)))
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
