@@ -202,3 +202,19 @@ UNCUT: dict[str, Make] = {
 def test_a_stream_that_cannot_be_cut_is_refused_by_name(name: str):
     with pytest.raises(ValueError, match=rf"`{name.split()[0]}.*cannot be distributed over shards"):
         ElasticIterator(UNCUT[name](), 4, gm.ShardOptions(0, 2))
+
+
+def test_a_stream_that_cannot_be_cut_is_refused_by_name_on_another_number_of_shards():
+    def shard(index: int, count: int) -> gm.IterDataset[Any]:
+        own = gm.MapDataset.range(60)[index::count].to_iter_dataset()
+        return gm.IterDataset.mix([own, PLANS["interleave"]()])
+
+    states: list[Any] = []
+    for index in range(2):
+        iterator = iter(shard(index, 2))
+        next(iterator)
+        states.append(iterator.get_state())
+    restored = iter(shard(0, 3))
+    with pytest.raises(StateError, match=r"`Interleave.*Restore on 2 shards"):
+        restored.set_state(gm.checkpoint.gather_states(states))
+    assert next(restored) == 0
