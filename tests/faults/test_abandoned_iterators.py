@@ -194,6 +194,7 @@ def test_workers_that_were_only_tried_end_though_the_iterator_runs_inline(change
         sampler=IndexSampler(100_000, num_epochs=1),
         operations=[double],
         worker_count=None,
+        worker_options=WorkerOptions(idle_timeout_s=0.5),  # if it is in the middle of a trial
         read_options=ReadOptions(num_threads=1),
     )
     iterator = iter(with_policy(loader, policy))

@@ -103,7 +103,7 @@ def test_close_does_not_wait_for_workers_that_are_busy(make_endless: Begin, tmp_
     gate = Gate(tmp_path / "gate")
 
     def hold(element: int) -> int:
-        if element > 3:
+        if element > 1:
             gate.wait(element)
         return element
 
@@ -123,14 +123,14 @@ def test_close_frees_what_was_made_ahead_without_the_garbage_collector(
     gate = Gate(tmp_path / "gate")
 
     def hold(element: int) -> np.ndarray:
-        if element == 3:
+        if element == 2:
             gate.wait(element)
         return np.full(20_000, element)
 
     iterator = iter(make_loader(range(40), hold))
     next(iterator)
     until(lambda: gate.arrived, "a worker holds up the stream")
-    until(lambda: len(shared_mappings(os.getpid())) >= 4, "the elements before it are made")
+    until(lambda: len(shared_mappings(os.getpid())) >= 3, "the elements before it are made")
     until(_listens, "our thread waits for it")
     gc.disable()
     try:
