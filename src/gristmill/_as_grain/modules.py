@@ -72,8 +72,8 @@ _JAX_TREE = {
 }
 
 _VERSION = {
-    "__version__": "gristmill._as_grain.extras:GRAIN_VERSION",
-    "__version_info__": "gristmill._as_grain.extras:GRAIN_VERSION_INFO",
+    "__version__": "gristmill._as_grain.grain_only_names:GRAIN_VERSION",
+    "__version_info__": "gristmill._as_grain.grain_only_names:GRAIN_VERSION_INFO",
 }
 
 EXTRA_NAMES: Mapping[str, Mapping[str, str]] = {
@@ -82,7 +82,7 @@ EXTRA_NAMES: Mapping[str, Mapping[str, str]] = {
     "grain._src.core.version": _VERSION,
     "grain": _VERSION,
     "grain._src.python.data_loader": {
-        "_determine_worker_count": "gristmill._as_grain.extras:worker_count",
+        "_determine_worker_count": "gristmill._as_grain.grain_only_names:worker_count",
     },
     "grain._src.python.dataset.dataset": {
         "MapDatasetMeta": "gristmill._api.dataset.map_dataset:MapDatasetMeta",

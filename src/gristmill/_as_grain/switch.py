@@ -2,6 +2,8 @@
 
 import os
 import sys
+from types import ModuleType
+from typing import final
 
 from gristmill._as_grain.finder import GrainFinder
 from gristmill._base.grain_mode import VARIABLE
@@ -37,3 +39,17 @@ def as_grain() -> None:
         )
     sys.meta_path.insert(0, GrainFinder())
     os.environ[VARIABLE] = "1"  # for workers: `import gristmill` reads it
+
+
+@final
+class CallableModule(ModuleType):
+    """The class of `gristmill.as_grain` where something imports it as a module.
+
+    `gristmill.as_grain` is a function, and must be a module for `python -m gristmill.as_grain`. An
+    `import gristmill.as_grain` replaces the function by the module for the whole process, so a call
+    has to work on both.
+    """
+
+    def __call__(self) -> None:
+        """Call `as_grain`."""
+        as_grain()

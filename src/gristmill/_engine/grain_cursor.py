@@ -23,7 +23,7 @@ import numpy as np
 from gristmill._base.tree import leaves_with_paths
 from gristmill._checkpoint.grain_state import FINISH, is_shuffled_differently
 from gristmill._checkpoint.state import Position
-from gristmill._engine.inline import inline_plan, inline_settings
+from gristmill._engine.inline_plan import inline_plan, inline_settings
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.nodes.base import Node, Step

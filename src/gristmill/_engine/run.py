@@ -9,7 +9,7 @@ from gristmill._checkpoint.mismatch import check_shard
 from gristmill._checkpoint.state import Position, State, decode_state, encode_state
 from gristmill._engine.flat_map_cursor import cursor_after
 from gristmill._engine.grain_cursor import grain_cursor
-from gristmill._engine.inline import inline_plan, inline_settings
+from gristmill._engine.inline_plan import inline_plan, inline_settings
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.cursor_checks import check_cursor

@@ -7,7 +7,8 @@ from typing import Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
 
-from gristmill._base.checks import as_bool, as_int, is_from_grain
+from gristmill._base.checks import as_bool, as_int
+from gristmill._base.grain_classes import is_from_grain
 from gristmill.errors import PlanTypeError
 from gristmill.types import Element, Tree
 
