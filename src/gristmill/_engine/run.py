@@ -118,7 +118,7 @@ class Run:
     def _from_elastic(self, number: Any) -> dict[str, Any]:
         """Return the state for a position of Grain's `ElasticIterator`."""
         if not _is_count(number):
-            raise StateError(f"The state is corrupt: it stands at {number!r:.100}.")
+            raise StateError(f"The state is corrupt: its position is {number!r:.100}.")
         return encode_state(State(positions=(Position((number,)),), shard=None), self._description)
 
     def go_after(self, num_records: int, outputs: Sequence[int] = ()) -> None:
@@ -187,8 +187,8 @@ class Run:
             limit = f", the stream has {base.length()} records"
         if not fits:
             raise StateError(
-                f"The state is corrupt: it stands at {cursor!r:.100}{limit}. Restore an earlier "
-                "checkpoint."
+                f"The state is corrupt: its position is {cursor!r:.100}{limit}. Restore an "
+                "earlier checkpoint."
             )
 
     @property

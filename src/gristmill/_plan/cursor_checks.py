@@ -1,6 +1,6 @@
 """Check that a cursor from a state has the form of the cursors of a plan, before it is used.
 
-A state comes from a file, which anyone may have written. Whatever passes here can be restored
+A state comes from a file, which anyone may have written. A cursor that passes can be restored
 without a `TypeError` later, and in bounded time and memory. The state of a user's own iterator is
 not checked: only that iterator knows its form.
 """
@@ -164,5 +164,5 @@ def _check_count(value: object, *, at_most: int = _MAX_COUNT) -> None:
 
 def _corrupt(value: object) -> StateError:
     return StateError(
-        f"The state is corrupt: it stands at {value!r:.100}. Restore an earlier checkpoint."
+        f"The state is corrupt: its position is {value!r:.100}. Restore an earlier checkpoint."
     )

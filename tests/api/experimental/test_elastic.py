@@ -61,7 +61,7 @@ def test_a_state_of_grains_is_taken():
     mine.set_state(theirs.get_state())
     assert taken(iter(mine)) == taken(iter(theirs))
     for wrong in (-1, 1.5, "8", None):
-        with pytest.raises(StateError, match="corrupt: it stands at"):
+        with pytest.raises(StateError, match="corrupt: its position is"):
             mine.set_state({"global_next_index": wrong})
 
 
