@@ -136,7 +136,7 @@ print(hasattr(packing, "SingleBinPackIterDataset"), hasattr(packing, "FirstFitPa
 
 
 def test_it_refuses_when_grain_is_imported():
-    with pytest.raises(GrainImportedError, match="`grain` is imported already"):
+    with pytest.raises(GrainImportedError, match="`grain` has already been imported"):
         gristmill.as_grain()
 
 

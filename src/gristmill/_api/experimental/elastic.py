@@ -11,8 +11,6 @@ from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_int
 from gristmill._checkpoint.gather import gather_states
 from gristmill._plan.describe import describe
-from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.stream import StreamLeafNode
 from gristmill._plan.sharding import cut_into_shards
 from gristmill.errors import PlanError
 from gristmill.options import MultiprocessingOptions, ReadOptions, ShardOptions, as_shard
@@ -50,7 +48,7 @@ class ElasticIterator(PlannedIterDataset[Any]):
 
     Raises:
         PlanError: `global_batch_size` is not a multiple of the number of shards, or a stream
-            cannot be cut into shards.
+            cannot be distributed over shards.
     """
 
     def __init__(
@@ -72,8 +70,6 @@ class ElasticIterator(PlannedIterDataset[Any]):
             )
         stream = ds.to_iter_dataset(read_options) if isinstance(ds, MapDataset) else ds
         whole = stream_node("ds", stream)
-        if shard.shard_count > 1:
-            _check_shardable(whole)
         node = cut_into_shards(whole, shard, site=call_site())
         batched = sharded = PlannedIterDataset[Any](node, (ds,))
         if size:
@@ -152,14 +148,3 @@ class ElasticIterator(PlannedIterDataset[Any]):
         """Stop all background work."""
         if self._iterator is not None:
             self._iterator.close()
-
-
-def _check_shardable(plan: Node) -> None:
-    """Raise if a plan reads a stream that each shard would read as a whole."""
-    if isinstance(plan, StreamLeafNode):
-        raise PlanError(
-            f"{plan.label} cannot be cut into shards, so each of them would yield all of its "
-            "elements. Pass each process its own share of the data, with `NoSharding()`."
-        )
-    for parent in plan.parents:
-        _check_shardable(parent)
