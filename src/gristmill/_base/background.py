@@ -55,7 +55,7 @@ otherwise the sleep would slow it down."""
 
 @final
 class _StoppedError(Exception):
-    """Takes the place of an exception that is not taken."""
+    """Replaces an exception that is not taken."""
 
 
 @final
