@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gristmill import Batch, DataLoader, IndexSampler, ReadOptions, WorkerOptions
+from gristmill._base.background import Background
 from tests.faults.processes import until, workers_of
 from tests.policies import TRIES_AT_ONCE, with_policy
 
@@ -31,7 +32,8 @@ def no_worker_is_left() -> None:
 
 def no_thread_is_left() -> None:
     def names() -> list[str]:
-        return [one.name for one in threading.enumerate() if one.name.startswith("gristmill")]
+        running = threading.enumerate()
+        return [thread.role for thread in running if isinstance(thread, Background)]
 
     until(lambda: not names(), "the threads are gone")
 

@@ -68,7 +68,8 @@ def _own_threads() -> list[str]:
 
 def _listens() -> bool:
     """Tell whether our thread waits for a worker, and has for a moment."""
-    (thread,) = [each for each in threading.enumerate() if each.name == "gristmill-stream"]
+    running = [each for each in threading.enumerate() if isinstance(each, Background)]
+    (thread,) = [each for each in running if each.role == "gristmill-stream"]
     for _ in range(20):
         frame = sys._current_frames()[thread.ident or 0]
         if not frame.f_code.co_filename.endswith("processes/pool.py"):

@@ -75,10 +75,13 @@ def _check_state(node: StatefulNode, state: object, has_own_length: bool) -> Non
     elif isinstance(node, InterleaveNode):
         _check_interleave(node, state)
     elif isinstance(node, RecordStreamNode):
-        start = node.stream.start
-        many = [state] if type(start) is int else _as_list(state, len(start))
-        for number in many:
-            _check_count(number)
+        start: object = node.stream.start
+        is_number = type(start) is int
+        starts = [start] if is_number else _as_list(start)
+        numbers = [state] if is_number else _as_list(state, len(starts))
+        for first, number in zip(starts, numbers, strict=True):
+            if type(first) is int:  # the state of a user's iterable may be anything
+                _check_count(number)
 
 
 def _check_holding(node: HoldingNode, state: object, has_own_length: bool) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from gristmill._api.experimental.next_index import get_next_index, set_next_index
 from gristmill._api.experimental.thread_prefetch import ThreadPrefetchDatasetIterator
+from gristmill._base.background import Background
 from gristmill.errors import ClosedError, PlanError, StateError
 from tests.compat.both_sides import assert_resumes, assert_same, double, ours, passes, take
 
@@ -45,8 +46,13 @@ class Counting:
         self.next = state["next"]
 
 
+def threads() -> list[Background]:
+    running = [each for each in threading.enumerate() if isinstance(each, Background)]
+    return [thread for thread in running if thread.role == "gristmill-prefetch"]
+
+
 def num_threads() -> int:
-    return sum(thread.name == "gristmill-prefetch" for thread in threading.enumerate())
+    return len(threads())
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 100])
@@ -102,7 +108,7 @@ def test_closing_ends_the_thread():
 def test_an_iterator_that_nobody_holds_ends_its_thread():
     iterator = ThreadPrefetchDatasetIterator(Counting(100), 2)
     next(iterator)
-    thread = next(t for t in threading.enumerate() if t.name == "gristmill-prefetch")
+    thread = threads()[0]
     gone = weakref.ref(iterator)
     del iterator
     gc.collect()

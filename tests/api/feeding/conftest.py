@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gristmill._base.background import Background
 from tests.api.feeding.batches import TIMEOUT_S, Find
 
 THREAD_NAME = "gristmill-feed"
@@ -19,7 +20,11 @@ def own_threads() -> Iterator[Find]:
 
     def find() -> list[threading.Thread]:
         alive = set(threading.enumerate()) - before
-        return [thread for thread in alive if thread.name == THREAD_NAME]
+        return [
+            thread
+            for thread in alive
+            if isinstance(thread, Background) and thread.role == THREAD_NAME
+        ]
 
     yield find
     gc.collect()

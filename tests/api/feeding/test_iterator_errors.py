@@ -158,7 +158,7 @@ def test_an_interrupt_while_the_thread_starts_loses_no_batch(
     start, interrupts = BackgroundPrefetcher.start, ["before", "after"]
 
     def interrupted(self: BackgroundPrefetcher[Any]) -> None:
-        is_ours = self._thread.name == "gristmill-feed"  # not the thread of the dataset
+        is_ours = self._thread.role == "gristmill-feed"  # not the thread of the dataset
         when = interrupts.pop() if interrupts and is_ours else None
         if when != "before":
             start(self)

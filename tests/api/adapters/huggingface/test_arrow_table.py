@@ -50,7 +50,7 @@ def tables(draw: st.DrawFn, names: list[str]) -> Dataset:
 
 def read(dataset: Any, indices: list[int]) -> list[Any]:
     """Return rows that are read in one call, as columns where that is possible."""
-    return list(convert(dataset)._pick(indices))
+    return list(convert(dataset).slice(indices))
 
 
 def check_numpy(dataset: Any) -> None:

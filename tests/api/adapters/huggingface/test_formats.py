@@ -21,7 +21,7 @@ from tests.api.adapters.huggingface.hf_samples import (
 
 def read(dataset: Any) -> list[Any]:
     """Return all rows, read in one call."""
-    return list(convert(dataset)._pick(list(range(len(dataset)))))
+    return list(convert(dataset).slice(list(range(len(dataset)))))
 
 
 @pytest.mark.filterwarnings("ignore")  # the other libraries warn about each other
