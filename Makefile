@@ -6,7 +6,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --e
 
 .PHONY: demo examples test quick fuzz check bench clients dlio clean help
 
-help: ## Say what there is
+help: ## List the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
 
 demo: $(VENV)/demo.stamp ## Train an MLP on MNIST in JAX, and compare loaders (DATA=DIR for all of it, DEMO=--help)

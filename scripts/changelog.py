@@ -3,8 +3,8 @@
     python scripts/changelog.py                    print the section of the next release
     python scripts/changelog.py --release 0.2.0    add it to CHANGELOG.md, and delete the fragments
 
-A fragment is a file `changes/NUMBER.KIND.md` with one sentence to the user; KIND is feature, fix or
-removal. One file per change, so that parallel work never edits the same lines.
+A fragment is a file `changes/ISSUE.KIND.md`; KIND is feature, fix or removal. A line is an entry,
+a sentence to the user. One file per issue, so that parallel work rarely edits the same lines.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     files = sorted((ROOT / "changes").glob("*.md"), key=lambda file: (len(file.name), file.name))
     wrong = [file.name for file in files if not NAME.fullmatch(file.name)]
     if wrong:
-        sys.stderr.write(f"Not NUMBER.KIND.md with KIND in {', '.join(KINDS)}: {wrong}\n")
+        sys.stderr.write(f"Not ISSUE.KIND.md with KIND in {', '.join(KINDS)}: {wrong}\n")
         return 1
     if given.release is None:
         sys.stdout.write(section("Unreleased", files))
@@ -46,12 +46,15 @@ def section(heading: str, files: list[Path]) -> str:
     """Return the Markdown of one release."""
     lines = [f"## {heading}"]
     for kind, title in KINDS.items():
-        entries = [file for file in files if file.name.endswith(f".{kind}.md")]
+        entries = [
+            entry.strip()
+            for file in files
+            if file.name.endswith(f".{kind}.md")
+            for entry in file.read_text(encoding="utf-8").splitlines()
+            if entry.strip()
+        ]
         if entries:
-            lines += ["", f"### {title}", ""]
-        for file in entries:
-            text = " ".join(file.read_text(encoding="utf-8").split())
-            lines.append(f"- {text}")
+            lines += ["", f"### {title}", "", *(f"- {entry}" for entry in entries)]
     return "\n".join(lines) + "\n"
 
 

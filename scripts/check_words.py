@@ -49,6 +49,11 @@ WORDS = {
     r"ways? of running": "execution strategy",
     r"(?:goes|go|gone|going|went) on(?: from| with)?": "resume, continue",
     r"laid|lays?": "copied, written",
+    r"(?:stands?|stood) (?:at|before)": "is at, stays before, position",
+    r"(?:in|takes?|took) the place of": "instead of, replace",
+    r"believ\w+": "trust, check",
+    r"strangers?": "untrusted",
+    r"without a (?:word|trace)": "silently",
 }
 PATTERN = re.compile("|".join(f"(?P<w{n}>{word})" for n, word in enumerate(WORDS)), re.IGNORECASE)
 WHOLE = re.compile(rf"(?<![A-Za-z])(?:{PATTERN.pattern})(?![A-Za-z])", re.IGNORECASE)

@@ -32,7 +32,8 @@ if _typing.TYPE_CHECKING:
     from gristmill._api.dataset.map_dataset import MapDataset
     from gristmill._api.feeding.feed import feed
     from gristmill._api.feeding.iterator import FeedIterator
-    from gristmill._api.loader import DataLoader, DataLoaderIterator, load
+    from gristmill._api.load import load
+    from gristmill._api.loader import DataLoader, DataLoaderIterator
     from gristmill._as_grain.switch import as_grain
     from gristmill._base.config import config
     from gristmill._checkpoint.skipped_record import SkippedRecord
@@ -105,7 +106,8 @@ else:
             "gristmill._api.dataset.map_dataset": "MapDataset",
             "gristmill._api.feeding.feed": "feed",
             "gristmill._api.feeding.iterator": "FeedIterator",
-            "gristmill._api.loader": "DataLoader, DataLoaderIterator, load",
+            "gristmill._api.load": "load",
+            "gristmill._api.loader": "DataLoader, DataLoaderIterator",
             "gristmill._as_grain.switch": "as_grain",
             "gristmill._base.config": "config",
             "gristmill._checkpoint.skipped_record": "SkippedRecord",

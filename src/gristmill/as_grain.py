@@ -2,8 +2,8 @@
 
 import sys as _sys
 
-from gristmill._as_grain.callable_module import CallableModule as _CallableModule
 from gristmill._as_grain.run import main as _main
+from gristmill._as_grain.switch import CallableModule as _CallableModule
 
 if __name__ == "__main__":
     raise SystemExit(_main())

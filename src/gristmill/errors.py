@@ -22,7 +22,7 @@ GristmillError
 ├── WorkerError (RuntimeError)        a worker process died, stopped responding or could not send
 │   └── UnsendableError               an element cannot be sent from a worker to this process
 ├── MissingExtraError (ImportError)   an optional package is not installed
-└── GrainImportedError (ImportError)  Grain itself is imported, so gristmill cannot take its place
+└── GrainImportedError (ImportError)  Grain itself is imported, so gristmill cannot replace it
 
 GristmillWarning (UserWarning)        the pipeline works, but probably not as intended
 
@@ -184,7 +184,7 @@ class MissingExtraError(GristmillError, ImportError):
 
 
 class GrainImportedError(GristmillError, ImportError):
-    """Grain itself is imported, so gristmill cannot take its place."""
+    """Grain itself is imported, so gristmill cannot replace it."""
 
 
 class GristmillWarning(UserWarning):

@@ -1,6 +1,6 @@
 """The names of Grain's `monitoring` module: metrics that programs for Grain define and update."""
 
-from gristmill._metrics.monitoring import (
+from gristmill._metrics.grain_monitoring import (
     Bucketer,
     Counter,
     EventMetric,

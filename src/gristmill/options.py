@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill._base.checks import as_bool, as_int, as_kind, as_seconds, is_from_grain
+from gristmill._base.checks import as_bool, as_int, as_kind, as_seconds
 from gristmill._base.extras import load_extra
+from gristmill._base.grain_classes import is_from_grain
 from gristmill.errors import PlanError, PlanTypeError
 
 logger = logging.getLogger("gristmill")

@@ -124,7 +124,7 @@ def test_a_missing_name_is_an_import_error_that_says_what_to_use_instead(line: s
     program = f"try:\n    {line}\nexcept ImportError as error:\n    print(error)"
 
     assert as_grain(program) == (
-        f"gristmill, which runs in the place of Grain, has no `{name}`. Use {instead}."
+        f"gristmill, which replaces Grain in this process, has no `{name}`. Use {instead}."
     )
 
 
@@ -136,7 +136,7 @@ print(hasattr(packing, "SingleBinPackIterDataset"), hasattr(packing, "FirstFitPa
 
 
 def test_it_refuses_when_grain_is_imported():
-    with pytest.raises(GrainImportedError, match="`grain` is imported already"):
+    with pytest.raises(GrainImportedError, match="`grain` has already been imported"):
         gristmill.as_grain()
 
 

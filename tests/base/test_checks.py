@@ -13,7 +13,6 @@ from gristmill._base.checks import (
     as_list,
     as_seconds,
     as_seed,
-    is_from_grain,
 )
 from gristmill.errors import PlanError, PlanTypeError
 
@@ -87,19 +86,3 @@ def test_a_list_is_copied():
 def test_the_remedy_ends_the_message():
     with pytest.raises(PlanTypeError, match=r"^`x` must be str, got 3\. Pass a string\.$"):
         as_kind("x", 3, str, remedy="Pass a string.")
-
-
-def grain_class(name: str, module: str = "grain._src.core") -> type:
-    return type(name, (), {"__module__": module})
-
-
-def test_classes_of_grain_are_recognized_by_name():
-    options = grain_class("ShardOptions")
-    derived = type("Mine", (options,), {"__module__": "my_program"})
-
-    assert is_from_grain(options(), "ShardOptions")
-    assert is_from_grain(derived(), "ShardOptions")
-    assert is_from_grain(derived, "ShardOptions")
-    assert not is_from_grain(options(), "NoSharding")
-    assert not is_from_grain(grain_class("ShardOptions", "granary")(), "ShardOptions")
-    assert not is_from_grain(grain_class("ShardOptions", "gristmill.options")(), "ShardOptions")

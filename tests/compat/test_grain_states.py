@@ -325,7 +325,7 @@ def test_a_state_that_is_not_validated_goes_on_within_the_bounds():
     iterator = gristmill.DataLoaderIterator(other, state, validate_state=False)
     assert stream(iterator) == stream(other)[3:]
 
-    with pytest.raises(StateError, match=r"^The state is corrupt: it stands at \(3,\)"):
+    with pytest.raises(StateError, match=r"^The state is corrupt: its position is \(3,\)"):
         gristmill.DataLoaderIterator(
             gristmill.load(range(2), num_epochs=1), state, validate_state=False
         )
@@ -351,7 +351,7 @@ def grains_body() -> dict[str, Any]:
         ({"last_seen_indices": {"0": 3, "1": 4}}, r"^The state is one of Grain's, and corrupt"),
         ({"last_seen_indices": {"0": "3"}}, r"^The state is one of Grain's, and corrupt"),
         ({"last_seen_indices": {"0": -2}}, r"^The state is one of Grain's, and corrupt"),
-        ({"last_seen_indices": {"0": 99}}, r"^The state is corrupt: it stands at \(100,\)"),
+        ({"last_seen_indices": {"0": 99}}, r"^The state is corrupt: its position is \(100,\)"),
         ({"sampler": 3}, r"^The state is one of Grain's, and corrupt"),
         ({"data_source": None}, r"^The state is one of Grain's, and corrupt"),
     ],

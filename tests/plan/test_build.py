@@ -19,7 +19,7 @@ from gristmill import (
     TfRandomMap,
 )
 from gristmill._data.transforms.operations import Operation
-from gristmill._plan.operations import takes_an_iterator
+from gristmill._plan.record_operations import takes_an_iterator
 from gristmill._plan.traverse import steps_of
 from gristmill.errors import GristmillWarning, PlanError, PlanTypeError
 

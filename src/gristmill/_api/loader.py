@@ -1,4 +1,4 @@
-"""The keyword API: `DataLoader`, its iterator, and `load`."""
+"""The keyword API: `DataLoader` and its iterator."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +14,8 @@ from gristmill._checkpoint.grain_state import GrainStateReader
 from gristmill._checkpoint.mismatch import Description
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._data.sampling.grain_samplers import own_sampler
-from gristmill._data.sampling.samplers import BlockSampler, IndexSampler, Sampler
-from gristmill._data.transforms.base import Batch, Transformation
+from gristmill._data.sampling.samplers import BlockSampler, Sampler
+from gristmill._data.transforms.base import Transformation
 from gristmill._data.transforms.operations import Operation
 from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
 from gristmill._engine.run import Run
@@ -30,10 +30,9 @@ from gristmill._plan.nodes.sampled import SampleNode, shard_for
 from gristmill._plan.nodes.steps import FlatMapNode
 from gristmill._plan.nodes.stream import StatefulNode
 from gristmill._plan.traverse import bottom_of, sample_below, steps_of
-from gristmill.errors import PlanError, StateError
+from gristmill.errors import StateError
 from gristmill.options import (
     MultiprocessingOptions,
-    NoSharding,
     ReadOptions,
     ShardOptions,
     SkipErrors,
@@ -62,6 +61,7 @@ class DataLoader(GrainDataLoader):
     in any number of worker processes, never changes an element, a batch or a state. Creating a
     loader reads nothing. Each `iter(loader)` starts an independent iterator at the beginning.
 
+    >>> from gristmill import Batch, IndexSampler
     >>> loader = DataLoader(
     ...     data_source=range(10),
     ...     sampler=IndexSampler(num_records=10, shuffle=True, seed=0, num_epochs=1),
@@ -161,6 +161,7 @@ class DataLoader(GrainDataLoader):
     def map(self, transform: Transformation | Operation | Callable[[Any], Any]) -> "DataLoader":
         """Return a loader with one more operation, applied after those of this one.
 
+        >>> from gristmill import load
         >>> list(load(range(4), num_epochs=1, batch_size=2).map(lambda batch: batch.tolist()))
         [[0, 1], [2, 3]]
 
@@ -184,6 +185,7 @@ class DataLoader(GrainDataLoader):
     def stats(self) -> Stats:
         """Return what all iterators of this loader have done so far.
 
+        >>> from gristmill import load
         >>> loader = load(range(10), num_epochs=1, batch_size=5)
         >>> for batch in loader: pass
         >>> loader.stats().num_elements
@@ -201,6 +203,7 @@ class DataLoader(GrainDataLoader):
         Without `close`, idle workers end after `WorkerOptions(idle_timeout_s=...)`, and with the
         loader. A loader is also a context manager:
 
+        >>> from gristmill import load
         >>> with load(range(4), num_epochs=1, batch_size=2, worker_count=1) as loader:
         ...     [batch.tolist() for epoch in range(2) for batch in loader]
         [[0, 1], [2, 3], [0, 1], [2, 3]]
@@ -224,6 +227,7 @@ class DataLoaderIterator(OrbaxCheckpointable, Iterator[Element]):
     If an operation raises, the exception is raised here, with a note that names the operation and
     the record. The iterator then stays before the failed element: the next call tries it again.
 
+    >>> from gristmill import load
     >>> loader = load(range(5), num_epochs=1, batch_size=2)
     >>> iterator = iter(loader)
     >>> next(iterator)
@@ -347,62 +351,6 @@ class DataLoaderIterator(OrbaxCheckpointable, Iterator[Element]):
         if isinstance(bottom_of(self._plan_node), StatefulNode):
             return f"DataLoaderIterator({self._plan_node.label})"
         return f"DataLoaderIterator(at {position} of {self._num_records} records)"
-
-
-def load(
-    source: RandomAccessDataSource[Element],
-    *,
-    num_epochs: int | None = None,
-    shuffle: bool = False,
-    seed: int | None = None,
-    shard_options: ShardOptions = NoSharding(),  # noqa: B008 - frozen
-    transformations: Sequence[Transformation | Any] = (),
-    batch_size: int | None = None,
-    drop_remainder: bool = False,
-    worker_count: int | None = 0,
-    read_options: ReadOptions | None = None,
-) -> DataLoader:
-    """Return a `DataLoader` with an `IndexSampler` over the whole source.
-
-    >>> [batch.tolist() for batch in load(range(5), num_epochs=1, batch_size=2)]
-    [[0, 1], [2, 3], [4]]
-
-    Args:
-        source: An object with `__len__` and `__getitem__`.
-        num_epochs: The number of epochs. `None` means infinitely many.
-        shuffle: Whether to shuffle the records, in each epoch differently.
-        seed: The seed of the shuffle and of random transformations.
-        shard_options: The shard of the source to read.
-        transformations: Transformations, applied in order. A plain function is used as a map.
-        batch_size: The number of elements of a batch. By default there are no batches.
-        drop_remainder: Whether to drop a last batch with fewer elements.
-        worker_count: The number of worker processes. With 0, this process computes everything.
-            With `None`, the fastest number is found by measuring.
-        read_options: How many threads read, and how far ahead of the consumer.
-
-    Raises:
-        PlanError: The source is empty, or the arguments contradict each other.
-        PlanTypeError: An argument has the wrong type.
-    """
-    operations = as_list("transformations", transformations)
-    num_records = source_node(source).length()
-    if num_records == 0:
-        raise PlanError("`source` is empty. Pass at least one record.")
-    if batch_size is not None:
-        operations.append(Batch(batch_size, drop_remainder))
-    return DataLoader(
-        data_source=source,
-        sampler=IndexSampler(
-            num_records=num_records,
-            shard_options=shard_options,
-            shuffle=shuffle,
-            num_epochs=num_epochs,
-            seed=seed,
-        ),
-        operations=operations,
-        worker_count=worker_count,
-        read_options=read_options,
-    )
 
 
 def _sample_node(

@@ -1,1 +1,1 @@
-"""Gristmill in the place of Grain: `import grain` imports the names of gristmill."""
+"""Replace Grain: `import grain` imports the names of gristmill."""

@@ -28,7 +28,7 @@ class GrainFinder(MetaPathFinder):
         """Return the spec of a module of Grain, or `None` for all other modules.
 
         Raises:
-            ModuleNotFoundError: Grain's place has no such module or name.
+            ModuleNotFoundError: gristmill has no replacement for this module or name.
         """
         if fullname.partition(".")[0] != "grain":
             return None
@@ -53,7 +53,7 @@ class _GrainLoader(Loader):
 
 
 def _find_name(module: str, name: str) -> object:
-    """Return what a module of Grain has under a name, and keep it there."""
+    """Return what a module of Grain has under a name, and store it in the module."""
     if is_module(f"{module}.{name}"):
         return importlib.import_module(f"{module}.{name}")
     value = _look_up(module, name)
@@ -72,7 +72,7 @@ def _look_up(module: str, name: str) -> object:
                 return getattr(importlib.import_module(origin), name)
             except AttributeError:
                 continue
-    raise AttributeError(f"module {module!r}, in whose place gristmill runs, has no {name!r}")
+    raise AttributeError(f"module {module!r}, which gristmill replaces, has no {name!r}")
 
 
 def _public_names(module: str) -> list[str]:
@@ -94,7 +94,7 @@ def _explain_missing(fullname: str) -> str:
     if instead is None:
         similar = difflib.get_close_matches(name, homes, n=1)
         instead = f"`{homes[similar[0]]}`" if similar else "the public names of `grain`"
-    return f"gristmill, which runs in the place of Grain, has no `{fullname}`. Use {instead}."
+    return f"gristmill, which replaces Grain in this process, has no `{fullname}`. Use {instead}."
 
 
 def _public_homes() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which modules of Grain exist in its place, and where their names come from."""
+"""The modules of Grain that gristmill replaces, and where their names come from."""
 
 from collections.abc import Mapping
 
@@ -72,8 +72,8 @@ _JAX_TREE = {
 }
 
 _VERSION = {
-    "__version__": "gristmill._as_grain.extras:GRAIN_VERSION",
-    "__version_info__": "gristmill._as_grain.extras:GRAIN_VERSION_INFO",
+    "__version__": "gristmill._as_grain.grain_only_names:GRAIN_VERSION",
+    "__version_info__": "gristmill._as_grain.grain_only_names:GRAIN_VERSION_INFO",
 }
 
 EXTRA_NAMES: Mapping[str, Mapping[str, str]] = {
@@ -82,7 +82,7 @@ EXTRA_NAMES: Mapping[str, Mapping[str, str]] = {
     "grain._src.core.version": _VERSION,
     "grain": _VERSION,
     "grain._src.python.data_loader": {
-        "_determine_worker_count": "gristmill._as_grain.extras:worker_count",
+        "_determine_worker_count": "gristmill._as_grain.grain_only_names:worker_count",
     },
     "grain._src.python.dataset.dataset": {
         "MapDatasetMeta": "gristmill._api.dataset.map_dataset:MapDatasetMeta",
@@ -116,9 +116,9 @@ REPLACEMENTS: Mapping[str, str] = {
     "unflatten_as": "`jax.tree_util.tree_unflatten`",
     "tensorflow": "`tf.data`, or `grain.python`: Grain's own package has it no longer",
 }
-"""What a program can use instead of a name of Grain that does not exist in its place."""
+"""What a program can use instead of a name of Grain that gristmill does not have."""
 
 
 def is_module(name: str) -> bool:
-    """Return whether a module of Grain exists in its place, with names or as their package."""
+    """Return whether gristmill replaces a module of Grain, or a package of such modules."""
     return any(f"{module}.".startswith(f"{name}.") for module in FACADES)

@@ -10,8 +10,8 @@ _USAGE = """\
 usage: python -m gristmill.as_grain program.py [argument ...]
        python -m gristmill.as_grain -m module [argument ...]
 
-Run a Python program or module with gristmill in the place of Grain: `import grain` imports
-gristmill, in the program, in what it imports and in worker processes.
+Run a Python program or module with gristmill instead of Grain: `import grain` imports gristmill,
+in the program, in what it imports and in worker processes.
 """
 
 

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from types import ModuleType
+from typing import final
 
 from gristmill._as_grain.finder import GrainFinder
 from gristmill._base.grain_mode import VARIABLE
@@ -16,7 +18,7 @@ def as_grain() -> None:
     names of gristmill, in this process, in worker processes, and in every other process that
     inherits the environment and imports gristmill before Grain. Another call does nothing.
 
-    `python -m gristmill.as_grain train.py` does the same for a program that is not to be edited.
+    `python -m gristmill.as_grain train.py` does the same without editing the program.
 
     >>> import gristmill
     >>> gristmill.as_grain()  # doctest: +SKIP
@@ -25,15 +27,29 @@ def as_grain() -> None:
     True
 
     Raises:
-        GrainImportedError: Grain itself has been imported. Objects of both would be mixed up.
+        GrainImportedError: Grain itself has been imported. Objects of both would be mixed.
     """
     if any(isinstance(finder, GrainFinder) for finder in sys.meta_path):
         return
     if any(name.partition(".")[0] == "grain" for name in sys.modules):
         raise GrainImportedError(
-            "gristmill cannot take the place of Grain, because `grain` is imported already. "
+            "gristmill cannot replace Grain, because `grain` has already been imported. "
             "Call `gristmill.as_grain()` at the top of the program, before what imports Grain, or "
             "run `python -m gristmill.as_grain program.py`."
         )
     sys.meta_path.insert(0, GrainFinder())
     os.environ[VARIABLE] = "1"  # for workers: `import gristmill` reads it
+
+
+@final
+class CallableModule(ModuleType):
+    """The class of `gristmill.as_grain` if a program imports it as a module.
+
+    `gristmill.as_grain` is a function, and must be a module for `python -m gristmill.as_grain`. An
+    `import gristmill.as_grain` replaces the function by the module for the whole process, so a call
+    has to work on both.
+    """
+
+    def __call__(self) -> None:
+        """Call `as_grain`."""
+        as_grain()

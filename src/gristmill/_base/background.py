@@ -55,7 +55,7 @@ otherwise the sleep would slow it down."""
 
 @final
 class _StoppedError(Exception):
-    """Takes the place of an exception that is not taken."""
+    """Replaces an exception that is not taken."""
 
 
 @final
@@ -103,12 +103,12 @@ class BackgroundPrefetcher(Generic[T]):
                 that is being made.
             name: Name of the thread.
             sleep_s: How long the thread sleeps before it makes an item while others are ready and
-                the consumer takes them slowly. There is no hurry then, and a consumer that has just
-                taken an item has the interpreter to itself.
+                the consumer takes them slowly. A consumer that has just taken an item then has the
+                interpreter to itself.
             turn: Held during each call of `make`. Prefetchers that share it call their functions
                 one at a time.
             after_turn: Called by the thread after each turn, without holding it.
-            idle_timeout_s: If no item is taken for so long while the buffer is full, the thread
+            idle_timeout_s: If no item is taken for this long while the buffer is full, the thread
                 ends and drops the items: `take` raises `ParkedError`. By default it waits forever.
             on_idle: Called by the thread when it ends for that reason.
         """

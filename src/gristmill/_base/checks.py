@@ -109,16 +109,3 @@ def as_seed(value: object, *, bits: int = 32) -> int:
     42
     """
     return as_int("seed", value, maximum=2**bits - 1)
-
-
-def is_from_grain(value: object, class_name: str) -> bool:
-    """Return whether `value` is an instance or a subclass of Grain's class `class_name`.
-
-    Classes are compared by name, so Grain need not be installed: a caller that passes such an
-    object has already imported it.
-    """
-    classes = (value if isinstance(value, type) else type(value)).__mro__
-    return any(
-        cls.__name__ == class_name and cls.__module__.partition(".")[0] == "grain"
-        for cls in classes
-    )

@@ -1,11 +1,13 @@
-"""Let programs for Grain recognise the datasets, loaders and iterators of gristmill.
+"""Recognise objects of Grain, and let programs for Grain recognise those of gristmill.
 
-Grain's checkpoint handler, Orbax's and Keras ask whether an object is a `grain.DatasetIterator` or
-a `grain.MapDataset`. These are abstract base classes, so classes can be registered with them. That
-must wait until the program has imported Grain, which gristmill never does. The first moment at
-which it matters is the check itself: `isinstance` of an abstract base class reads the attribute
-`__class__`, so a property of that name can register the class in time, whether Grain was imported
-before the object was made or after.
+Neither direction imports Grain. A program that passes an object of Grain has imported it, and
+`is_from_grain` compares the names of its classes.
+
+In the other direction, Grain's checkpoint handler, Orbax's and Keras ask whether an object is a
+`grain.DatasetIterator` or a `grain.MapDataset`. These are abstract base classes, so classes can be
+registered with them, once the program has imported Grain. `isinstance` of an abstract base class
+reads the attribute `__class__`. A property of that name registers the class at that moment, so it
+does not matter whether Grain was imported before or after the object was created.
 
 Keras looks at names first: a class of the object's `__mro__` must have the name of Grain's class,
 and be from a module with "grain" in its name.
@@ -51,3 +53,16 @@ class DataLoader(GrainLookalike):
     """
 
     _grain_class = "IterDataset"
+
+
+def is_from_grain(value: object, class_name: str) -> bool:
+    """Return whether `value` is an instance or a subclass of Grain's class `class_name`.
+
+    Classes are compared by name, so Grain need not be installed: a caller that passes such an
+    object has already imported it.
+    """
+    classes = (value if isinstance(value, type) else type(value)).__mro__
+    return any(
+        cls.__name__ == class_name and cls.__module__.partition(".")[0] == "grain"
+        for cls in classes
+    )

@@ -1,4 +1,4 @@
-"""Whether this process runs gristmill in the place of Grain."""
+"""Whether gristmill replaces Grain in this process."""
 
 import os
 
@@ -10,7 +10,7 @@ def is_grain_mode() -> bool:
     """Return whether `import grain` imports gristmill in this process.
 
     The environment variable decides: `import gristmill` reads it, and `gristmill.as_grain()` sets
-    it, so that worker processes do the same as the program. What a Grain program relies on, and a
-    gristmill program does not, asks here: the form of the state that `get_state` returns.
+    it, so that worker processes do the same as the program. The form of the state that `get_state`
+    returns depends on this, because programs for Grain rely on it.
     """
     return os.environ.get(VARIABLE, "") not in ("", "0")

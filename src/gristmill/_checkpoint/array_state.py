@@ -33,8 +33,9 @@ _PIPELINE_FIELDS = frozenset({"source", "order", "steps"})
 def as_returned(state: JsonObject) -> JsonObject:
     """Return a state in the form in which `get_state` of a dataset iterator returns it.
 
-    In the place of Grain that is lists of integers instead of JSON with strings: like the states of
-    Grain, they can be written as JSON, and be part of a tree whose leaves are arrays and numbers.
+    If gristmill replaces Grain, that is lists of integers instead of JSON with strings. Like the
+    states of Grain, they can be written as JSON, and be part of a tree whose leaves are arrays and
+    numbers.
     """
     if not is_grain_mode():
         return state
@@ -44,7 +45,7 @@ def as_returned(state: JsonObject) -> JsonObject:
 def state_to_arrays(state: bytes | JsonObject) -> dict[str, NDArray[np.int32]]:
     """Return a state as a dict of arrays, for a checkpoint that is a tree of arrays.
 
-    `set_state` takes this form, too, also after a checkpoint library has converted the arrays to
+    `set_state` takes this form, too, even after a checkpoint library has converted the arrays to
     those of JAX. The shapes stay the same while the stream advances, except for streams whose state
     grows, such as one that skips bad records.
 

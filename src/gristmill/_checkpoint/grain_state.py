@@ -111,8 +111,8 @@ class GrainStateReader:
         num_records, off = divmod(_count(last, minimum=-count) + count - index, count)
         if off or num_records < 0:
             raise StateError(
-                f"The state belongs to another shard: Grain stood at index {last} of the sampler, "
-                f"which is not of shard {index} of {count}. Restore it into the same shard."
+                f"The state belongs to another shard: its last index in the sampler is "
+                f"{last}, which is not of shard {index} of {count}. Restore it into the same shard."
             )
         if validates:
             self._check_shuffle(num_records)

@@ -8,7 +8,7 @@ determines what each field means:
     {"parent": {"next_index": 7}, "counter": 7}           `map_with_index` on it
     {"parents": [...], "index": 9, "stop": False}         a mix
 
-Where Grain notes how many elements of a window, of packed rows or of a split element it has
+Where Grain stores how many elements of a window, of packed rows or of a split element it has
 yielded, as many are computed again here, as Grain does when it restores the state.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 from gristmill._base.tree import leaves_with_paths
 from gristmill._checkpoint.grain_state import FINISH, is_shuffled_differently
 from gristmill._checkpoint.state import Position
-from gristmill._engine.inline import inline_plan, inline_settings
+from gristmill._engine.inline_plan import inline_plan, inline_settings
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.nodes.base import Node, Step
@@ -142,7 +142,7 @@ class _Translation:
         taken = [self.cursor(bottom, one)[0] for one in states]
         total = sum(taken)
         if taken != [len(range(first, total, len(taken))) for first in range(len(taken))]:
-            raise _misfit(node, f"its workers stand at {taken}")
+            raise _misfit(node, f"the positions of its workers are {taken}")
         return _at_index(bottom, total)
 
     def counted_map(self, node: CountedMapNode, state: GrainState) -> Cursor:
@@ -324,7 +324,7 @@ def _count(node: Node, value: object) -> int:
     except TypeError:
         number = -1
     if number < 0:
-        raise _misfit(node, f"it stands at {value!r:.100}")
+        raise _misfit(node, f"its position is {value!r:.100}")
     return number
 
 

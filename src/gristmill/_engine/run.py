@@ -9,7 +9,7 @@ from gristmill._checkpoint.mismatch import check_shard
 from gristmill._checkpoint.state import Position, State, decode_state, encode_state
 from gristmill._engine.flat_map_cursor import cursor_after
 from gristmill._engine.grain_cursor import grain_cursor
-from gristmill._engine.inline import inline_plan, inline_settings
+from gristmill._engine.inline_plan import inline_plan, inline_settings
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.cursor_checks import check_cursor
@@ -117,13 +117,16 @@ class Run:
 
     def _from_elastic(self, number: Any) -> dict[str, Any]:
         """Return the state for a position of Grain's `ElasticIterator`."""
-        if not _is_count(number):
-            raise StateError(f"The state is corrupt: it stands at {number!r:.100}.")
+        if type(number) is not int or number < 0:
+            raise StateError(
+                f"The state is corrupt: its position is {number!r:.100}. Restore an earlier "
+                "checkpoint."
+            )
         return encode_state(State(positions=(Position((number,)),), shard=None), self._description)
 
     def go_after(self, num_records: int, outputs: Sequence[int] = ()) -> None:
         """Continue after some records and some outputs of each flat map, bottom up."""
-        self._check((num_records, *outputs), self.stream.cursor, bottom_of(self._plan))
+        check_cursor(self._plan, (num_records, *outputs))
         self._go_to_cursor(
             cursor_after(self._plan, self._settings, num_records=num_records, outputs=outputs)
         )
@@ -163,7 +166,6 @@ class Run:
             start = stream.cursor
             if position is None:
                 position = Position(start, tuple((start, record) for record in skipped))
-            self._check(position.cursor, start, bottom_of(plan))
             check_cursor(plan, position.cursor)
             stream.seek(position)
         except _MALFORMED as error:
@@ -178,28 +180,11 @@ class Run:
             self.stream, self._running, self._shard_history = stream, plan, shard_history
             self._is_contiguous = state.is_contiguous
 
-    @staticmethod
-    def _check(cursor: Cursor, start: Cursor, base: Node) -> None:
-        """Raise if a cursor cannot belong to this stream, before anything has changed."""
-        limit, fits = "", len(cursor) == len(start) and all(map(_is_count, cursor[1:]))
-        if isinstance(base, RecordsNode):
-            fits = fits and _is_count(cursor[0]) and cursor[0] <= base.length()
-            limit = f", the stream has {base.length()} records"
-        if not fits:
-            raise StateError(
-                f"The state is corrupt: it stands at {cursor!r:.100}{limit}. Restore an earlier "
-                "checkpoint."
-            )
-
     @property
     def _index_and_count(self) -> tuple[int, int]:
         return self._shard.shard_index, self._shard.shard_count
 
 
 def _has_positions(plan: Node) -> bool:
-    """Return whether cursors are numbers only, so that `_check` finds all that do not fit."""
+    """Return whether cursors are numbers only, so that `check_cursor` finds all that do not fit."""
     return isinstance(bottom_of(plan), RecordsNode)
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0

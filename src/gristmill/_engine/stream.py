@@ -35,7 +35,7 @@ class Handout:
     """The elements of a block that the user has not taken yet, and the cursors around them.
 
     A stream replaces it as a whole, in one assignment, and takes elements with `waiting.pop()`. So
-    at any moment, also when Ctrl-C interrupts the stream, the number of elements that wait
+    at any moment, even if Ctrl-C interrupts the stream, the number of elements that wait
     determines which one was taken last.
     """
 
@@ -84,11 +84,11 @@ class Stream:
     Threads and processes that compute are always driven by such a thread, which ends if they were
     only tried.
 
-    After an error the stream stands before the element that failed: the next call computes it
+    After an error the stream stays before the element that failed: the next call computes it
     again. After an error, Ctrl-C or the last element, nothing runs in the background: a traceback
     may keep this object alive for as long as a notebook runs. The next call opens the stages again.
-    So it is when no element is taken for `idle_timeout_s` of the workers: an error in the body of
-    the user's loop, whose traceback holds the iterator, looks no different.
+    The same happens if no element is taken for `idle_timeout_s` of the workers: after an error in
+    the body of the user's loop, the traceback may hold the iterator.
 
     Ctrl-C may interrupt it anywhere. `ResumablePuller` describes the protocol that makes this safe;
     the position that is certain is that of the `Handout`.
@@ -145,7 +145,7 @@ class Stream:
         if (self._is_parked or self._puller.is_parked) and not self._is_closed:
             self._end_at_collection.detach()
             self._open()
-            self._puller.needs_resync = True  # its stages stand at the start
+            self._puller.needs_resync = True  # its stages are at the start
 
     @property
     def cursor(self) -> Cursor:

@@ -132,7 +132,7 @@ def download(ref: FileRef, fetch: Callable[[Sink], None]) -> Path:
 
     Args:
         ref: The remote file.
-        fetch: Downloads the file: writes its bytes from front to back.
+        fetch: Downloads the file: writes its bytes in order.
 
     Raises:
         FileError: If the cache folder cannot be written.

@@ -1,4 +1,4 @@
-"""Read files from HTTP servers, and believe no response before its status and headers are checked.
+"""Read files from HTTP servers, and check the status and headers of each response first.
 
 fsspec reads the body of any response to its end, and returns it whatever its headers are.
 This module uses fsspec's session, and:

@@ -1,4 +1,4 @@
-"""Decide whether to believe a saved index: its owner, its bounds, and the content it is for."""
+"""Decide whether to trust a saved index: its owner, its bounds, and the content it is for."""
 
 import os
 import stat

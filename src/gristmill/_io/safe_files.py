@@ -43,10 +43,14 @@ def make_private_folder(folder: Path) -> None:
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = os.lstat(folder)
-    is_safe = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o022
-    if not is_safe or found.st_uid != os.getuid():
+    if not (stat.S_ISDIR(found.st_mode) and is_only_writable_by_this_user(found)):
         raise PermissionError(
             f"The cache folder {folder} must belong to this user alone (mode 700). Remove it, or "
             "choose another one with the environment variable `XDG_CACHE_HOME`."
         )
     os.chmod(folder, 0o700)
+
+
+def is_only_writable_by_this_user(found: os.stat_result) -> bool:
+    """Return whether a file belongs to this user, and no other user has permission to write."""
+    return found.st_uid == os.geteuid() and not found.st_mode & 0o022

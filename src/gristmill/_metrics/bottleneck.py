@@ -18,10 +18,10 @@ OVERHEAD_SHARE = 0.25
 """If the steps take less than this share of the time that the caller waited, no step is slow."""
 
 CONTENDED_SHARE = 0.3
-"""The interpreter lock is the bottleneck if steps wait for it for this share of their time, ..."""
+"""Minimum share of their time that steps wait for the interpreter lock if it is the bottleneck."""
 
 MAX_CORES_WITH_LOCK = 1.25
-"""... and compute on no more cores than this: threads that hold the lock share one core."""
+"""Maximum number of cores that steps use if the lock is the bottleneck: its holders share one."""
 
 
 @final

@@ -26,7 +26,7 @@ from gristmill._data.transforms.operations import (
     RandomMapOperation,
 )
 from gristmill._plan.nodes.base import Node, name_of, stable_repr
-from gristmill._plan.nodes.operations import OperationsNode, PackBatchesNode
+from gristmill._plan.nodes.record_operations import OperationsNode, PackBatchesNode
 from gristmill._plan.nodes.steps import (
     BatchNode,
     FilterNode,
@@ -35,7 +35,7 @@ from gristmill._plan.nodes.steps import (
     MapWithIndexNode,
     RandomMapNode,
 )
-from gristmill._plan.operations import (
+from gristmill._plan.record_operations import (
     PacksAndBatches,
     RunOperation,
     as_run_operation,

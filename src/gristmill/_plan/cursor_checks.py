@@ -1,6 +1,6 @@
 """Check that a cursor from a state has the form of the cursors of a plan, before it is used.
 
-A state comes from a file, which anyone may have written. Whatever passes here can be restored
+A state comes from a file, which anyone may have written. A cursor that passes can be restored
 without a `TypeError` later, and in bounded time and memory. The state of a user's own iterator is
 not checked: only that iterator knows its form.
 """
@@ -48,15 +48,13 @@ def check_cursor(plan: Node, cursor: object, *, has_own_length: bool = True) -> 
         num_flat_maps += isinstance(base, FlatMapNode)
         (base,) = base.parents
     fields = _as_list(cursor)
-    if len(fields) != 1 + num_flat_maps:
+    if len(fields) != 1 + num_flat_maps or not all(_is_count(output) for output in fields[1:]):
         raise _corrupt(cursor)
-    state, *outputs = fields
-    for output in outputs:
-        _check_count(output)
+    state = fields[0]
     if isinstance(base, RecordsNode):
         # Positions may exceed 64 bits.
         if type(state) is not int or state < 0 or (has_own_length and state > base.length()):
-            raise _corrupt(cursor)
+            raise _corrupt(cursor, f", the stream has {base.length()} records")
     elif isinstance(base, StatefulNode):
         _check_state(base, state, has_own_length)
 
@@ -161,11 +159,16 @@ def _as_list(value: object, length: int | None = None) -> list[Any]:
 
 
 def _check_count(value: object, *, at_most: int = _MAX_COUNT) -> None:
-    if type(value) is not int or not 0 <= value <= at_most:
+    if not _is_count(value, at_most):
         raise _corrupt(value)
 
 
-def _corrupt(value: object) -> StateError:
+def _is_count(value: object, at_most: int = _MAX_COUNT) -> bool:
+    return type(value) is int and 0 <= value <= at_most
+
+
+def _corrupt(value: object, limit: str = "") -> StateError:
     return StateError(
-        f"The state is corrupt: it stands at {value!r:.100}. Restore an earlier checkpoint."
+        f"The state is corrupt: its position is {value!r:.100}{limit}. Restore an earlier "
+        "checkpoint."
     )

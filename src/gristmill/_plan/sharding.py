@@ -34,7 +34,8 @@ def cut_into_shards(plan: Node, shard: ShardOptions, *, site: str) -> Node:
     """Return the plan of one shard of a plan that reads all elements.
 
     Raises:
-        PlanError: If a stream can only be read as a whole: every shard would yield all of it.
+        PlanError: If there are several shards, and a stream can only be read as a whole: every
+            shard would yield all of it.
     """
     if shard.shard_count > 1:
         _refuse_whole_streams(plan)

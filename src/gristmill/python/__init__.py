@@ -9,7 +9,8 @@ if _typing.TYPE_CHECKING:
     from gristmill._api.dataset.iter_dataset import IterDataset
     from gristmill._api.dataset.iterator import DatasetIterator
     from gristmill._api.dataset.map_dataset import MapDataset
-    from gristmill._api.loader import DataLoader, DataLoaderIterator, load
+    from gristmill._api.load import load
+    from gristmill._api.loader import DataLoader, DataLoaderIterator
     from gristmill._api.loader import DataLoaderIterator as PyGrainDatasetIterator
     from gristmill._base.config import config
     from gristmill._base.shared_memory_array import SharedMemoryArray, SharedMemoryArrayMetadata
@@ -77,8 +78,9 @@ else:
             "gristmill._api.dataset.iter_dataset": "IterDataset",
             "gristmill._api.dataset.iterator": "DatasetIterator",
             "gristmill._api.dataset.map_dataset": "MapDataset",
+            "gristmill._api.load": "load",
             "gristmill._api.loader": (
-                "DataLoader, DataLoaderIterator, load, DataLoaderIterator as PyGrainDatasetIterator"
+                "DataLoader, DataLoaderIterator, DataLoaderIterator as PyGrainDatasetIterator"
             ),
             "gristmill._base.config": "config",
             "gristmill._base.shared_memory_array": ("SharedMemoryArray, SharedMemoryArrayMetadata"),

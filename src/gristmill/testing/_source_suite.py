@@ -20,7 +20,7 @@ from gristmill.types import Element, RandomAccessDataSource, Span, SupportsGetIt
 Source: TypeAlias = RandomAccessDataSource[Any]
 
 MAX_RECORDS = 48
-"""Number of records that are read and compared. Of more, so many are chosen at even distances."""
+"""Maximum number of records that are read and compared. They are spread evenly over the source."""
 
 NUM_THREADS = 8
 

@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 import gristmill as gm
 from gristmill._api.feeding.remainder import RemainderMode
-from gristmill._api.loader import load
+from gristmill._api.load import load
 from gristmill.errors import FeedError
 from tests.api.feeding.batches import Watched
 

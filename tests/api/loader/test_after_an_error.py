@@ -1,4 +1,4 @@
-"""After an error the iterator stands at the failed element: nothing skipped, nothing repeated."""
+"""After an error the iterator stays before the failed element: none is skipped or repeated."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -222,7 +222,9 @@ def test_a_state_with_nonsense_within_is_refused_at_once(make: Any, inner: Any, 
     taken = [next(iterator) for _ in range(4)]
     before = iterator.get_state()
     nonsense = resigned(before, cursor=[inner])
-    with pytest.raises(StateError, match=r"^The state is corrupt: it (does not fit|stands at)"):
+    with pytest.raises(
+        StateError, match=r"^The state is corrupt: (it does not fit|its position is)"
+    ):
         iterator.set_state(nonsense)
     assert iterator.get_state() == before
     assert taken + list(islice(iterator, 4)) == expected
@@ -237,7 +239,7 @@ def test_a_cursor_that_is_none_of_the_streams_is_refused(make: Any, cursor: Any)
     iterator = iter(make())
     state = iterator.get_state()
     body = resigned(json.loads(state) if isinstance(state, bytes) else state, cursor=cursor)
-    with pytest.raises(StateError, match=r"^The state is corrupt: it stands at \("):
+    with pytest.raises(StateError, match=r"^The state is corrupt: its position is \("):
         iterator.set_state(body)
     assert iterator.get_state() == state
 
@@ -246,7 +248,7 @@ def test_a_cursor_that_is_none_of_the_streams_is_refused(make: Any, cursor: Any)
 def test_pieces_that_are_no_number_are_refused(pieces: Any):
     iterator = iter(build(operations=[Split()]))
     body = resigned(json.loads(iterator.get_state()), cursor=[3, pieces])
-    with pytest.raises(StateError, match=r"^The state is corrupt: it stands at \(3, "):
+    with pytest.raises(StateError, match=r"^The state is corrupt: its position is \(3, "):
         iterator.set_state(json.dumps(body).encode())
     assert len(list(iterator)) == 80
 
@@ -285,13 +287,13 @@ def test_unvalidated_states_of_another_pipeline_are_taken_within_its_bounds():
 
 def test_unvalidated_states_past_the_end_are_refused():
     small = gm.load(range(3), num_epochs=1)
-    message = r"^The state is corrupt: it stands at \(6,\), the stream has 3 records\. Restore"
+    message = r"^The state is corrupt: its position is \(6,\), the stream has 3 records\. Restore"
     with pytest.raises(StateError, match=message):
         gm.DataLoaderIterator(small, STATE, validate_state=False)
 
 
 def test_unvalidated_states_of_another_number_of_flat_maps_are_refused():
-    with pytest.raises(StateError, match=r"^The state is corrupt: it stands at"):
+    with pytest.raises(StateError, match=r"^The state is corrupt: its position is"):
         gm.DataLoaderIterator(build(operations=[Split()]), STATE, validate_state=False)
 
 

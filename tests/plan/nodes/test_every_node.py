@@ -48,7 +48,6 @@ from gristmill._plan.nodes.hints import (
     SeedNode,
     WorkersNode,
 )
-from gristmill._plan.nodes.operations import OperationsNode, PackBatchesNode
 from gristmill._plan.nodes.packing import ConcatSplitNode, PackNode, packed_features
 from gristmill._plan.nodes.rearrange import (
     PickNode,
@@ -58,6 +57,7 @@ from gristmill._plan.nodes.rearrange import (
     SliceNode,
     WindowShuffleNode,
 )
+from gristmill._plan.nodes.record_operations import OperationsNode, PackBatchesNode
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
 from gristmill._plan.nodes.sliced_stream import SlicedStreamNode
 from gristmill._plan.nodes.steps import (

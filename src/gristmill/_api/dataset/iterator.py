@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 
 from gristmill._api.dataset.no_stats import IteratorContext, SupportsStats
-from gristmill._base.checks import as_int, is_from_grain
+from gristmill._base.checks import as_int
+from gristmill._base.grain_classes import is_from_grain
 from gristmill._checkpoint.array_state import as_returned
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.state import Position

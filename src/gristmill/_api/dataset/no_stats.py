@@ -14,7 +14,7 @@ _NO_TIMER: AbstractContextManager[None] = nullcontext()
 class NoStats:
     """The `_stats` of a dataset or iterator: users' classes for Grain report to it.
 
-    gristmill measures each step itself, so these calls return what they are given.
+    gristmill measures each step itself, so these calls return their arguments.
     """
 
     output_spec: ClassVar[None] = None

@@ -48,7 +48,7 @@ class ElasticIterator(PlannedIterDataset[Any]):
 
     Raises:
         PlanError: `global_batch_size` is not a multiple of the number of shards, or a stream
-            cannot be cut into shards.
+            cannot be distributed over shards.
     """
 
     def __init__(

@@ -7,7 +7,8 @@ from typing import Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
 
-from gristmill._base.checks import as_bool, as_int, is_from_grain
+from gristmill._base.checks import as_bool, as_int
+from gristmill._base.grain_classes import is_from_grain
 from gristmill.errors import PlanTypeError
 from gristmill.types import Element, Tree
 
@@ -28,9 +29,9 @@ class Map(_Transformation):
     pytree of arrays with the elements along the first axis to another one. It must transform each
     element exactly as `map` does, for any number of elements.
 
-    Or it can define `map_rows(elements)`, from a list of elements to a list of as many: for
-    elements that are no columns, such as strings, and functions that are faster for many at once,
-    such as tokenizers. The same rule holds.
+    Or it can define `map_rows(elements)`, from a list of elements to a list of the same length: for
+    elements that do not form columns, such as strings, and for functions that are faster on many
+    elements at once, such as tokenizers. The same rule holds.
 
     >>> class Double(Map):
     ...     def map(self, element):

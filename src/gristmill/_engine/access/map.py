@@ -6,8 +6,8 @@ from typing import cast
 import numpy as np
 
 from gristmill._base.columns import Columns, RaggedError, is_columnar, split_rows
+from gristmill._base.grain_frame import call_in_pipeline
 from gristmill._base.indices import as_indices
-from gristmill._base.pipeline_frame import call_in_pipeline
 from gristmill._base.seed import GeneratorState, generators, indexed_states, initial_states
 from gristmill._base.tree import leaves_with_paths, map_leaves
 from gristmill._data.sampling.samplers import BlockSampler

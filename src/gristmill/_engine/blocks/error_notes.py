@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from gristmill._base.pipeline_frame import call_in_pipeline
+from gristmill._base.grain_frame import call_in_pipeline
 from gristmill._engine.blocks.lineage import Lineage
 from gristmill._engine.blocks.source_end import SourceEndedError
 from gristmill._plan.nodes.base import Node

@@ -29,7 +29,7 @@ def named_reader(number: int) -> Generator[None]:
 def with_reader_name(
     read: Callable[[range], BlockResult], *, num_threads: int
 ) -> Callable[[range], BlockResult]:
-    """Return a function that reads under the name of reader 0, in a thread that is no reader.
+    """Return a function that reads under the name of reader 0, in a thread that is not a reader.
 
     With `num_threads=0` Grain reads in the thread of the consumer, under its own name.
     """

@@ -10,17 +10,17 @@ from gristmill._engine.stateful.counted_map import CountedMapStage
 from gristmill._engine.stateful.custom import CustomStage
 from gristmill._engine.stateful.limit import LimitStage
 from gristmill._engine.stateful.mix import MixStage
-from gristmill._engine.stateful.operations import OperationsStage, PackBatchesStage
 from gristmill._engine.stateful.packing.concat_split import ConcatSplitStage
 from gristmill._engine.stateful.packing.first_fit import PackStage
 from gristmill._engine.stateful.rebatch import RebatchStage
+from gristmill._engine.stateful.record_operations import OperationsStage, PackBatchesStage
 from gristmill._engine.stateful.record_stream import RecordStreamStage
 from gristmill._engine.stateful.repeat import RepeatStage
 from gristmill._engine.stateful.window_shuffle import WindowShuffleStage
 from gristmill._engine.stateful.zip import ZipStage
 from gristmill._plan.nodes.combine_streams import ChainNode, MixStreamNode, ZipStreamNode
-from gristmill._plan.nodes.operations import OperationsNode, PackBatchesNode
 from gristmill._plan.nodes.packing import ConcatSplitNode, PackNode
+from gristmill._plan.nodes.record_operations import OperationsNode, PackBatchesNode
 from gristmill._plan.nodes.stream import (
     CacheNode,
     CountedMapNode,

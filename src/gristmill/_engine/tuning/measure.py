@@ -138,5 +138,5 @@ class Stopwatch:
 
 
 def _num_pauses() -> int:
-    """Return how often this thread has given up its core by itself."""
+    """Return how often this thread has released its core voluntarily."""
     return 0 if _THIS_THREAD is None else resource.getrusage(_THIS_THREAD).ru_nvcsw

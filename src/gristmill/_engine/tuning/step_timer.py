@@ -2,7 +2,7 @@
 
 A step that takes longer than the CPU time of its thread was off the core: it waited for a disk or a
 network, for the interpreter lock, or for a core. The system counts how often the thread released
-its core by itself (a *pause*) and how often it was taken away (a *preemption*), not for what. So:
+its core voluntarily (a *pause*) and how often it was taken away (a *preemption*), not for what. So:
 
 - A thread that waits for the lock wakes up after each switch interval (5 ms), so each pause is at
   most that much waiting for the lock. How much it is on average follows from the *lock latency*:
@@ -93,7 +93,7 @@ def end_step(begin: ThreadReading) -> tuple[StepTime, ThreadReading]:
         lock_latency_s=_LATENCY.measure(now),
         switch_interval_s=sys.getswitchinterval(),
     )
-    # Not the clock from before: measuring the latency of the lock is no part of the next step.
+    # Not the clock from before: measuring the latency of the lock is not part of the next step.
     return step, ThreadReading(time.perf_counter(), time.thread_time(), *_count_switches())
 
 
@@ -118,7 +118,7 @@ def divide_time(
     Args:
         elapsed_s: Seconds that the step took.
         cpu_s: Seconds of these in which the thread had a core.
-        num_pauses: How often the thread released its core by itself.
+        num_pauses: How often the thread released its core voluntarily.
         num_preemptions: How often its core was taken away.
         lock_latency_s: Seconds that it takes to get the interpreter lock.
         switch_interval_s: Seconds after which a thread that waits for the lock wakes up.
@@ -165,7 +165,7 @@ _LATENCY = LockLatency()
 
 
 def _count_switches() -> tuple[int, int]:
-    """Return how often this thread has given up its core, and how often it was taken away."""
+    """Return how often this thread released its core, and how often it was taken away."""
     if _THIS_THREAD is None:  # not counted: each step that was off the core paused once
         return next(_PAUSES), 0
     usage = resource.getrusage(_THIS_THREAD)

@@ -79,7 +79,7 @@ def decode_pngs(
     for index, data in compressed.items():
         try:
             stream = zlib.decompressobj()
-            rows = stream.decompress(data, num_bytes + 1)  # not more, whatever the data hold
+            rows = stream.decompress(data, num_bytes + 1)  # no more, whatever the data contain
         except zlib.error:
             continue
         if len(rows) == num_bytes and stream.eof:

@@ -1,4 +1,4 @@
-"""Decompress no more than a header announces, however much the compressed data hold."""
+"""Decompress no more than a header announces, however much the compressed data contain."""
 
 from typing import IO, Protocol
 
@@ -17,7 +17,7 @@ class SupportsRead(Protocol):
     """A stream of decompressed bytes."""
 
     def read(self, num_bytes: int, /) -> bytes:
-        """Return at most so many bytes; none at the end."""
+        """Return at most the given number of bytes; none at the end."""
         ...
 
 
@@ -43,7 +43,7 @@ def read_announced(stream: SupportsRead | IO[bytes], num_bytes: int) -> AnyArray
 
 
 def check_ratio(num_bytes: int, num_compressed: int, path: str) -> None:
-    """Raise if so many bytes cannot be stored in a file of that size with deflate.
+    """Raise if deflate cannot compress `num_bytes` to `num_compressed`.
 
     Args:
         num_bytes: How many bytes the header announces.

@@ -86,7 +86,7 @@ def _read_header(
     """Parse the header of an array.
 
     Args:
-        read: Returns so many bytes from the start of the header.
+        read: Returns the given number of bytes from the start of the header.
         path: The file, for errors.
         base: Bytes of the file before the header.
         member: The member of an `.npz` file, for errors.

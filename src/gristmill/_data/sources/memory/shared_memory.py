@@ -25,6 +25,7 @@ from typing import SupportsIndex, final
 
 from gristmill._base.checks import as_kind
 from gristmill._base.indices import check_index
+from gristmill._io.safe_files import is_only_writable_by_this_user
 from gristmill.errors import ClosedError, PlanError, SourceError
 from gristmill.types import Element
 
@@ -139,8 +140,7 @@ def _attach(name: str) -> SharedMemoryDataSource:
 def _check_owner(descriptor: int, name: str) -> None:
     """Check that only this user can have written the memory: unpickling it can run any code."""
     found = os.fstat(descriptor)
-    is_private = stat.S_ISREG(found.st_mode) and not found.st_mode & 0o022
-    if not is_private or found.st_uid != os.geteuid():
+    if not (stat.S_ISREG(found.st_mode) and is_only_writable_by_this_user(found)):
         raise SourceError(
             f"The shared memory named {name!r} can be written by another user, and could run any "
             "code in this process. It must belong to this user, and no other may have permission "

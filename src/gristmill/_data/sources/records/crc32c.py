@@ -27,7 +27,7 @@ DEGREE = 290  # of the shortest multiple of P with so few terms that halves a ro
 EXPONENTS = (136, 113, 107, 32, 0)
 RUN = DEGREE - EXPONENTS[0]  # units that can be moved at a time without overlap
 TABLE_WIDTH = 4 * DEGREE  # bytes that the table covers
-MIN_FOLDED_ROWS = 32  # from so many rows on, folding them further is faster than looking them up
+MIN_FOLDED_ROWS = 32  # from this many rows on, folding them further is faster than looking them up
 
 PREFIX = bytes.fromhex("54641f64")  # zeros and this prefix set the register to its initial ones
 SLICE_BYTES = 2**19  # bytes to work on at a time: more would not stay in the CPU cache

@@ -58,7 +58,7 @@ class Database:
             isolation_level=None,
             check_same_thread=False,  # only one thread uses a connection at a time
         )
-        # A view or an index of a stranger's database may call only functions without side effects.
+        # A view or an index of an untrusted database may call only functions without side effects.
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")  # damage is an error, not a wrong row
         # SQLite runs a query without returning to Python, which could not react to Ctrl-C. An

@@ -21,7 +21,7 @@ from gristmill.errors import FileError, PlanError
 _BLOCK_ROWS = 1024
 _MIN_LIMIT_BYTES = 2**30
 _MAX_GROWTH = 64
-"""The rows of a query may take a gigabyte, and so many times the size of their database."""
+"""The rows of a query may take a gigabyte plus this many times the size of their database."""
 
 
 def store_query(database: Database, query: str, ref: FileRef) -> Path:

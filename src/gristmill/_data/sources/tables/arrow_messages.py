@@ -90,7 +90,7 @@ def _from_footer(file: File) -> Messages:
 def _check_coverage(start: int, blocks: list[tuple[int, ...]], stop: int) -> None:
     """Raise unless the messages that a footer lists fill the file between the schema and itself.
 
-    A message that the footer does not list would be lost without a trace.
+    A message that the footer does not list would be lost silently.
     """
     for begin, num_metadata_bytes, num_body_bytes in sorted(blocks):
         if not 0 <= begin - start < _MAX_GAP_BYTES:

@@ -1,7 +1,7 @@
 """The parent's side of the fork server: starts it, and asks it for workers.
 
 There is one server for each set of environment variables. It is started with the first worker and
-lives as long as this process, whichever way that ends. Requests need no lock: each is one packet.
+lives as long as this process, however that ends. Requests need no lock: each is one packet.
 Each worker has a pipe of its own, on which the server reports its process id and how it ended.
 """
 

@@ -32,7 +32,7 @@ STATUS = struct.Struct("<i")
 """What the server writes to the status pipe of a worker: its process id, and later how it ended."""
 
 REFUSED = -1
-"""Stands in the place of the process id; the reason follows as JSON, up to the end of the pipe."""
+"""Written instead of the process id; the reason follows as JSON, up to the end of the pipe."""
 
 _FORBIDDEN = ("jax", "jaxlib")
 

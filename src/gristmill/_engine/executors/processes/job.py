@@ -24,7 +24,7 @@ class Job:
     cut: Cut
     read: ReadOptions
     policy: TuningPolicy = DEFAULT_POLICY
-    """The constants by which the workers adapt."""
+    """The tuning policy of the workers."""
 
 
 def pickle_jobs(

@@ -4,7 +4,7 @@
     Init           ── plans, settings ──▶
                    ◀─────────────────────   Ready, or InitFailed
     ComputeTask    ─────────────────────▶
-                   ◀─────────────────────   Progress, while it searches for a deadly record
+                   ◀─────────────────────   Progress, while it isolates a record that kills it
                    ◀── block in slots ───   TaskDone
     WithdrawTask   ─────────────────────▶   (another worker has taken the task over)
                    ◀─────────────────────   TaskWithdrawn, unless it has begun the task

@@ -11,7 +11,7 @@ from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import InputBuffer, StatefulStage
 from gristmill._engine.stateful.packing.pack_and_batch import pack_and_batch
 from gristmill._engine.tuning.policy import DEFAULT_POLICY
-from gristmill._plan.nodes.operations import OperationsNode, PackBatchesNode
+from gristmill._plan.nodes.record_operations import OperationsNode, PackBatchesNode
 from gristmill.types import Cursor, Element
 
 

@@ -1,9 +1,9 @@
-"""Names of Grain that programs use, and that gristmill itself has no use for."""
+"""Names that programs for Grain use, and that gristmill itself does not need."""
 
 import os
 
 GRAIN_VERSION = "0.2.18"
-"""The release of Grain whose names gristmill has. Programs compare `grain.__version__`."""
+"""The release of Grain whose names gristmill has, for programs that compare versions."""
 
 GRAIN_VERSION_INFO = tuple(int(number) for number in GRAIN_VERSION.split("."))
 

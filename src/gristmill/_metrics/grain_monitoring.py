@@ -41,7 +41,7 @@ class Metadata:
 
 @final
 class Bucketer:
-    """How the values of an `EventMetric` are grouped. It is kept, and not used.
+    """How the values of an `EventMetric` are grouped. It is stored and not used.
 
     Args:
         *args: Parameters of the kind of buckets.
@@ -187,7 +187,7 @@ class EventMetric(_Values):
         name: The name of the metric.
         metadata: What it means.
         *args: The names and types of its fields.
-        **kwargs: The same by name, and how values are grouped.
+        **kwargs: The same by name, and the `bucketer` that groups values.
     """
 
     def __init__(self, name: str, metadata: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -243,7 +243,7 @@ def record_framework_type(framework_type: str) -> None:
     """Count a use of gristmill.
 
     Args:
-        framework_type: By what.
+        framework_type: What uses it.
     """
     _framework_type.Increment(framework_type)
 
