@@ -235,7 +235,8 @@ class WorkerOptions:
             limit.
         memory_budget_bytes: How much shared memory prefetched elements may use. The default is two
             blocks per worker, and up to 128 MB while other workers continue past a slow record.
-            Elements that you keep, and a free block of each worker, come on top of that.
+            Elements that you keep come on top of that, and freed blocks that a worker keeps for
+            its next ones.
         idle_timeout_s: Workers that no iterator uses end after this many seconds. Until then, the
             next iterator of the same loader or dataset takes them over. With 0, they end with
             their iterator. An iterator that is not used for that long (60 seconds if it is 0)

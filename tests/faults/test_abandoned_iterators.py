@@ -30,9 +30,18 @@ def no_worker_is_left() -> None:
     until(lambda: not workers_of(os.getpid()), "the workers are gone")
 
 
+@pytest.fixture(autouse=True)
+def threads_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Note the threads of earlier tests, whose iterators the garbage collector has not found."""
+    monkeypatch.setitem(_BEFORE, "threads", set(threading.enumerate()))
+
+
+_BEFORE: dict[str, set[threading.Thread]] = {"threads": set()}
+
+
 def no_thread_is_left() -> None:
     def names() -> list[str]:
-        running = threading.enumerate()
+        running = set(threading.enumerate()) - _BEFORE["threads"]
         return [thread.role for thread in running if isinstance(thread, Background)]
 
     until(lambda: not names(), "the threads are gone")

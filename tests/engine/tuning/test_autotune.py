@@ -482,14 +482,14 @@ def _compute(number: int) -> int:
 @pytest.mark.parametrize("keep_tried_s", [0.0, math.inf])
 def test_where_processes_are_slower_it_stays_inline_and_ends_them(keep_tried_s: float):
     policy = replace(PREFERS_INLINE, keep_tried_s=keep_tried_s)
-    loader = loader_of(range(200), _compute, worker_count=None, read_options=READ_INLINE)
+    loader = loader_of(range(2000), _compute, worker_count=None, read_options=READ_INLINE)
     before = set(workers_of(os.getpid()))
 
     with iter(with_policy(loader, policy)) as iterator:
-        head = list(islice(iterator, 199))
+        head = list(islice(iterator, 1999))
         tuned: Any = iterator._run.stream._stage
         has_workers = bool(set(workers_of(os.getpid())) - before)
-        assert [*head, *iterator] == [_compute(number) for number in range(200)]
+        assert [*head, *iterator] == [_compute(number) for number in range(2000)]
         assert tuned._choice.best.kind == "inline"
         assert [one.kind for one in tuned._choice.order] == ["processes"]
 
