@@ -6,6 +6,7 @@ GristmillError
 """
 
 import gzip
+import io
 import zlib
 from dataclasses import dataclass
 from importlib import resources
@@ -26,6 +27,8 @@ FILE_NAMES: Final = (
     "t10k-labels-idx1-ubyte",
 )
 _NUM_AXES: Final = (3, 1, 3, 1)
+_MAX_BYTES: Final = 2**28
+"""More than any variant of MNIST has. A small file could unpack to gigabytes."""
 _EXPECTED: Final = (
     f"Expected these four files, plain or with the suffix .gz: {', '.join(FILE_NAMES)}. "
     "Leave `directory` out to use the sample that ships with gristmill."
@@ -141,11 +144,15 @@ def _read(path: Path, num_axes: int) -> NDArray[np.uint8]:
 
 def _decompress(packed: bytes, *, name: str, remedy: str) -> bytes:
     try:
-        return gzip.decompress(packed)
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
+            data = stream.read(_MAX_BYTES + 1)
     except EOFError as error:
         raise MnistError(f"{name!r} is truncated: its gzip stream has no end. {remedy}") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise MnistError(f"{name!r} is not a valid gzip file: {error}. {remedy}") from error
+    if len(data) > _MAX_BYTES:
+        raise MnistError(f"{name!r} unpacks to more than {_MAX_BYTES:,} bytes. {remedy}")
+    return data
 
 
 def _assemble(arrays: list[NDArray[np.uint8]], *, names: tuple[str, ...]) -> Mnist:
