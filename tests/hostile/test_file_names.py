@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ FORMATS = {
 @pytest.mark.parametrize(("make", "open_source"), FORMATS.values(), ids=FORMATS)
 def test_a_file_whose_name_is_not_utf_8_is_read_and_indexed(
     make: Callable[[Path], None],
-    open_source: Callable[[Path], CsvSource | JsonLinesSource | TarSource | TFRecordSource],
+    open_source: Callable[[Path], Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
