@@ -96,7 +96,7 @@ class FileError(GristmillError, OSError):
         offset: int | None = None,
         record: int | None = None,
     ) -> None:
-        self.message = strip_credentials(message)
+        self.message: str = strip_credentials(message)
         super().__init__(self.message)
         self.path = path
         self.offset = offset

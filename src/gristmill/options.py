@@ -11,7 +11,7 @@ from gristmill._base.extras import load_extra
 from gristmill._base.grain_classes import is_from_grain
 from gristmill.errors import PlanError, PlanTypeError
 
-logger = logging.getLogger("gristmill")
+_logger = logging.getLogger("gristmill")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class ReadOptions:
             prefetch_buffer_size=as_int("prefetch_buffer_size", self.prefetch_buffer_size),
         )
         if 0 < self.prefetch_buffer_size < self.num_threads:
-            logger.warning(
+            _logger.warning(
                 "prefetch_buffer_size=%d is smaller than num_threads=%d, so at most %d threads "
                 "read at the same time. Set `prefetch_buffer_size` to at least `num_threads`.",
                 self.prefetch_buffer_size,
