@@ -323,7 +323,7 @@ def test_a_loader_that_finds_no_free_descriptor_says_so(script: Run):
                 held.append(os.dup(0))
         except OSError:
             pass
-        for free in range(1, 20):
+        for free in range(1, 40):
             os.close(held.pop())
             try:
                 print(list(load(range(3), num_epochs=1, worker_count=2)))

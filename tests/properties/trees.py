@@ -34,7 +34,7 @@ def items_of(element: Any) -> list[Any]:
 
 
 def stacked(elements: list[Any]) -> Any:
-    """Put elements together with `np.stack`, leaf by leaf."""
+    """Put elements together with `np.stack`, leaf by leaf, with the keys of dicts in order."""
     first = elements[0]
     if any(type(element) is not type(first) for element in elements) and isinstance(
         first, dict | list | tuple
@@ -43,7 +43,7 @@ def stacked(elements: list[Any]) -> Any:
     if isinstance(first, dict):
         if any(element.keys() != first.keys() for element in elements):
             raise ValueError("other keys")
-        return {key: stacked([element[key] for element in elements]) for key in first}
+        return {key: stacked([element[key] for element in elements]) for key in sorted(first)}
     if isinstance(first, list | tuple):
         if any(len(element) != len(first) for element in elements):
             raise ValueError("other lengths")
