@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
 import pytest
@@ -484,16 +483,21 @@ def test_where_processes_are_slower_it_stays_inline_and_ends_them(keep_tried_s: 
     policy = replace(PREFERS_INLINE, keep_tried_s=keep_tried_s)
     loader = loader_of(range(2000), _compute, worker_count=None, read_options=READ_INLINE)
     before = set(workers_of(os.getpid()))
+    elements: list[int] = []
+    had_workers: list[bool] = []
 
-    with iter(with_policy(loader, policy)) as iterator:
-        head = list(islice(iterator, 1999))
-        tuned: Any = iterator._run.stream._stage
-        has_workers = bool(set(workers_of(os.getpid())) - before)
-        assert [*head, *iterator] == [_compute(number) for number in range(2000)]
-        assert tuned._choice.best.kind == "inline"
-        assert [one.kind for one in tuned._choice.order] == ["processes"]
+    with with_policy(loader, policy) as tuned, iter(tuned) as iterator:
+        stage: Any = iterator._run.stream._stage
+        for element in iterator:
+            elements.append(element)
+            if len(elements) % 10 == 0:
+                had_workers.append(bool(set(workers_of(os.getpid())) - before))
+        assert stage._choice.best.kind == "inline"
+        assert [one.kind for one in stage._choice.order] == ["processes"]
 
-    assert has_workers == (keep_tried_s > 0)
+    assert elements == [_compute(number) for number in range(2000)]
+    first = had_workers.index(True)
+    assert all(had_workers[first:]) == (keep_tried_s > 0)
     assert set(workers_of(os.getpid())) == before
 
 

@@ -74,6 +74,7 @@ class WorkerPool:
             os.close(payload.descriptor)
             raise
         self._failure: BaseException | None = None
+        self._lacks_resources = False
         self._is_idle = False
         self.is_ending = False
         """Whether the session is about to return it to the keeper."""
@@ -113,7 +114,8 @@ class WorkerPool:
     @property
     def is_usable(self) -> bool:
         """Whether a session may use it: it has not failed, and is not that of a fork's parent."""
-        return not self._is_closed and self._failure is None and self._owner == os.getpid()
+        has_failed = self._failure is not None or self._lacks_resources
+        return not self._is_closed and not has_failed and self._owner == os.getpid()
 
     @property
     def has_lost_workers(self) -> bool:
@@ -260,8 +262,11 @@ class WorkerPool:
         try:
             for message in worker.channel.receive_ready():
                 self._handle(worker, message)
-        except OSError:
+        except (OSError, MemoryError):
             worker.kill()  # further messages could not be decoded; its tasks are computed again
+            # No memory to map, or no descriptor. The pool cannot be kept, because a thread watches
+            # an idle one, and `Thread.start` never returns if the thread lacks memory to begin.
+            self._lacks_resources = True
             raise
         except InvalidMessageError:
             worker.kill("data in the worker's socket that is not a message")
