@@ -124,7 +124,9 @@ class Arena:
         total = self._used
         if unplaced:
             needed = sum(aligned(array.nbytes) for _, array in unplaced)
-            if self._open is not None and not self._used:
+            # An empty array uses no bytes, but its slot is in use all the same.
+            in_use = {slot_range[0] for slot_range in slot_ranges if slot_range is not None}
+            if self._open is not None and not self._used and self._open.number not in in_use:
                 self._free.append(self._open.number)  # too small, and so perhaps for all others
                 used = []
             self._take(needed)
