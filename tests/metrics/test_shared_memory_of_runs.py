@@ -67,8 +67,8 @@ def test_two_blocks_of_each_worker_and_those_that_are_kept(name: str, num_kept: 
 
     # While `next` runs, the caller has none, or those that it keeps.
     num_blocks = 2 * NUM_WORKERS + num_kept
-    # Slots belong to a worker. What the other one has is no use to it, if blocks come unevenly: on a
-    # busy machine each of them has once computed all blocks of the look-ahead, and more.
+    # Slots belong to a worker. What the other one has is no use to it, if blocks come unevenly: on
+    # a busy machine each of them has once computed all blocks of the look-ahead, and more.
     num_blocks += 4 * NUM_WORKERS
 
     assert peak_bytes(sizes, num_kept=num_kept) <= num_blocks * largest * slack
