@@ -85,6 +85,15 @@ print(
     assert as_grain(program) == "True True True True"
 
 
+def test_metrics_are_found_where_grain_defines_them():
+    program = """
+import grain
+from grain._src.core.monitoring import Counter
+print(grain.monitoring.Counter is Counter)
+"""
+    assert as_grain(program) == "True"
+
+
 def test_a_star_import_and_dir_list_the_public_names():
     program = """
 import grain.transforms

@@ -26,7 +26,7 @@ FACADES: Mapping[str, tuple[str, ...]] = {
     },
     "grain._src.core.config": ("gristmill",),
     "grain._src.core.constants": ("gristmill.constants",),
-    "grain._src.core.monitoring": ("gristmill",),
+    "grain._src.core.monitoring": ("gristmill.monitoring",),
     "grain._src.core.sharding": ("gristmill.sharding",),
     "grain._src.core.transforms": ("gristmill.transforms", "gristmill.python.experimental"),
     "grain._src.core.tree": (),
