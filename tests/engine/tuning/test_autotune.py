@@ -21,7 +21,7 @@ from gristmill._engine.tuning.autotune import AutotunedStage, ExecutionStrategy
 from gristmill._metrics.counters import Counters
 from gristmill.types import Cursor
 from tests.faults.processes import workers_of
-from tests.policies import TRIES_AT_ONCE, TuningPolicy, with_policy
+from tests.policies import LAZY, TRIES_AT_ONCE, TuningPolicy, with_policy
 
 PATIENCE_S = 20.0
 
@@ -420,6 +420,17 @@ def test_a_source_that_waits_only_at_first_is_read_inline_after_a_while():
 
     assert "16 threads" in strategies
     assert strategies[-1] == "inline"
+
+
+def test_a_source_that_never_waits_is_read_in_the_thread_of_the_consumer():
+    never_waits = replace(LAZY, waiting_share=math.inf, first_trial_s=math.inf)
+    loader = with_policy(loader_of(range(10_000), gm.Batch(64)), never_waits)
+
+    with iter(loader) as iterator:
+        puller: Any = iterator._run.stream._puller
+        for number, batch in enumerate(iterator):
+            assert batch[0] == 64 * number
+            assert puller.is_owner
 
 
 class Together:

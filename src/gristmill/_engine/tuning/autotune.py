@@ -146,7 +146,19 @@ class AutotunedStage(Stage):
     def needs_thread(self) -> bool:
         # A trial from workers inline, too: an iterator that is abandoned must not keep the workers.
         choice = self._choice
-        return self._is_settling or {choice.current.kind, choice.best.kind} != {"inline"}
+        if {choice.current.kind, choice.best.kind} != {"inline"}:
+            return True
+        return self._is_settling and not self._computes_in_caller
+
+    @property
+    def _computes_in_caller(self) -> bool:
+        """Whether the executor has no threads or processes at work, as for the first records."""
+        executor = self._executor
+        if executor is None:
+            return True
+        return (
+            isinstance(executor, ThreadExecutor) and executor.num_threads == 1 and executor.is_idle
+        )
 
     def interrupt(self) -> None:
         self._stage.interrupt()
