@@ -31,7 +31,7 @@ class DecodeCropFlip(gristmill.RandomMap):
         jpeg, label = element
         top, left = (int(rng.integers(size - CROP + 1)) for size in (HEIGHT, WIDTH))
         flip = int(rng.integers(2))
-        crop = self._decode.map(jpeg)[top : top + CROP, left : left + CROP]
+        crop = self._decode.decode(jpeg, lambda *_: (top, left, CROP, CROP))
         return crop[:, ::-1] if flip else crop, label, np.array([top, left, flip])
 
 

@@ -13,7 +13,7 @@ from gristmill._data.transforms.base import (
     Transformations,
 )
 from gristmill._data.transforms.example import Feature, ParseExample
-from gristmill._data.transforms.image import DecodeImage
+from gristmill._data.transforms.image import DecodeImage, DecodeRandomCrop
 from gristmill._data.transforms.operations import (
     BatchOperation,
     FilterOperation,
@@ -28,6 +28,7 @@ __all__ = [
     "BatchOperation",
     "DatasetSelectionMap",
     "DecodeImage",
+    "DecodeRandomCrop",
     "Feature",
     "Filter",
     "FilterOperation",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill import DataLoader, SequentialSampler
-from gristmill._data.transforms.image import DecodeImage
+from gristmill._data.transforms.image import DecodeImage, DecodeRandomCrop
 from gristmill.errors import (
     CorruptFileError,
     FormatError,
@@ -214,3 +214,47 @@ def test_a_minimum_size_that_is_no_height_and_width_is_refused(wrong: Any):
 def test_other_formats_are_not_scaled(form: str):
     decoded = DecodeImage(None, min_size=(1, 1)).map(encode(PIXELS, form))
     np.testing.assert_array_equal(decoded, PIXELS)
+
+
+@pytest.mark.parametrize("form", ["png", "jpeg"])
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_a_random_crop_is_a_crop_of_the_whole_image(form: str, mode: str):
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
+    file = io.BytesIO()
+    PIL.Image.fromarray(pixels).save(file, form)
+    whole = DecodeImage(key=None, mode=mode).map(file.getvalue())
+    transform = DecodeRandomCrop(size=(20, 10), mode=mode)
+    rng = np.random.default_rng(7)
+    top, left = int(rng.integers(21)), int(rng.integers(21))
+
+    made = transform.random_map(
+        {"image": file.getvalue(), "label": 3}, rng=np.random.default_rng(7)
+    )
+
+    np.testing.assert_array_equal(made["image"], whole[top : top + 20, left : left + 10])
+    assert made["label"] == 3
+
+
+def test_a_random_crop_larger_than_the_image_is_refused():
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (8, 6)).save(file, "jpeg")
+    transform = DecodeRandomCrop(size=(4, 9), key=None)
+    with pytest.raises(
+        PlanError, match=r"at least as large as the crop, \(4, 9\), got \(6, 8\)\. Use a smaller"
+    ):
+        transform.random_map(file.getvalue(), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("wrong", [4, (4,), (0, 3), [4, 4]])
+def test_a_size_of_a_crop_that_is_no_height_and_width_is_refused(wrong: Any):
+    with pytest.raises(PlanError, match="`size` must be a height and a width"):
+        DecodeRandomCrop(size=wrong)
+
+
+@pytest.mark.parametrize("form", ["png", "jpeg"])
+@pytest.mark.parametrize("box", [(0, 0, 7, 1), (-1, 0, 2, 2), (0, 7, 1, 2), (0, 0, 0, 1)])
+def test_a_crop_beyond_the_image_is_refused(form: str, box: Any):
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (8, 6)).save(file, form)
+    with pytest.raises(PlanError, match=r"within the image, of size \(6, 8\), got"):
+        DecodeImage(key=None).decode(file.getvalue(), lambda *_: box)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gristmill._data.transforms import image, jpeg
 from gristmill._data.transforms.image import DecodeImage
-from gristmill._data.transforms.jpeg import decode_jpeg, scale_factor
+from gristmill._data.transforms.jpeg import decode_jpeg, scale_factor, with_height
+from gristmill.errors import CorruptFileError, GristmillError
 
 
 def make_jpeg(mode: str, height: int, width: int, seed: int = 0, **options: Any) -> bytes:
@@ -125,3 +126,117 @@ def test_pillow_scales_to_the_same_size_and_almost_the_same_pixels(
 
     assert with_turbo.shape[:2] == with_pillow.shape[:2] == (160 // factor, 240 // factor)
     np.testing.assert_allclose(with_turbo.astype(int), with_pillow.astype(int), atol=2)
+
+
+@st.composite
+def crops(draw: st.DrawFn) -> tuple[int, int, tuple[int, int, int, int]]:
+    """Return the height and width of an image, and a crop of it."""
+    height, width = draw(st.integers(1, 150)), draw(st.integers(1, 70))
+    top, left = draw(st.integers(0, height - 1)), draw(st.integers(0, width - 1))
+    rows, columns = draw(st.integers(1, height - top)), draw(st.integers(1, width - left))
+    return height, width, (top, left, rows, columns)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    mode=st.sampled_from(["L", "RGB"]),
+    drawn=crops(),
+    seed=st.integers(0, 1000),
+    quality=st.integers(1, 100),
+    subsampling=st.sampled_from(["4:4:4", "4:2:2", "4:2:0"]),
+    progressive=st.booleans(),
+    restart=st.sampled_from([0, 1, 3]),
+)
+@pytest.mark.filterwarnings("ignore:'mode' parameter is deprecated")
+def test_a_crop_has_the_pixels_of_the_whole_image(
+    mode: str,
+    drawn: tuple[int, int, tuple[int, int, int, int]],
+    seed: int,
+    quality: int,
+    subsampling: str,
+    progressive: bool,
+    restart: int,
+):
+    height, width, box = drawn
+    options: dict[str, Any] = {} if mode == "L" else {"subsampling": subsampling}
+    data = make_jpeg(
+        mode,
+        height,
+        width,
+        seed,
+        quality=quality,
+        progressive=progressive,
+        restart_marker_blocks=restart,
+        **options,
+    )
+    whole = with_pillow(data, "RGB")
+    top, left, rows, columns = box
+
+    cropped = decode_jpeg(data, "RGB", crop=lambda *_: box)
+
+    np.testing.assert_array_equal(cropped, whole[top : top + rows, left : left + columns])
+
+
+@pytest.mark.filterwarnings("ignore:'mode' parameter is deprecated")
+def test_a_sequential_file_is_cut_below_the_crop():
+    data = make_jpeg("RGB", 400, 50)
+
+    cut = with_height(data, bottom=100)
+
+    assert cut is not None
+    with PIL.Image.open(io.BytesIO(cut)) as image:
+        assert 101 <= image.height <= 132
+    np.testing.assert_array_equal(
+        decode_jpeg(data, "RGB", crop=lambda *_: (0, 0, 100, 50)), with_pillow(data, "RGB")[:100]
+    )
+
+
+@pytest.mark.filterwarnings("ignore:'mode' parameter is deprecated")
+def test_files_that_cannot_be_cut_are_decoded_whole():
+    sequential = make_jpeg("RGB", 400, 50)
+    assert with_height(make_jpeg("RGB", 400, 50, progressive=True), bottom=100) is None
+    assert with_height(sequential, bottom=390) is None
+    assert with_height(sequential[:-1], bottom=100) is None
+    assert with_height(sequential[:10] + b"\xff\xd9", bottom=100) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 7)), max_size=3),
+    length=st.integers(0, 10_000),
+)
+@pytest.mark.filterwarnings("ignore:'mode' parameter is deprecated")
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_a_crop_of_a_damaged_file_is_that_of_pillow_or_an_error(
+    flips: list[tuple[int, int]], length: int
+):
+    damaged = bytearray(make_jpeg("RGB", 120, 40))
+    for position, bit in flips:
+        damaged[position % len(damaged)] ^= 1 << bit
+    data = bytes(damaged[:length]) + b"\xff\xd9"
+    try:
+        cropped = DecodeImage(key=None).decode(data, lambda *_: (5, 3, 30, 20))
+    except GristmillError:
+        return
+    try:
+        whole = with_pillow(data, "RGB")
+    except Exception:
+        return  # the damage is below the crop
+    np.testing.assert_array_equal(cropped, whole[5:35, 3:23])
+
+
+@pytest.mark.filterwarnings("ignore:'mode' parameter is deprecated")
+def test_a_crop_of_a_truncated_file_is_refused():
+    data = make_jpeg("RGB", 120, 40)
+    with pytest.raises(CorruptFileError, match="cannot be decoded"):
+        DecodeImage(key=None).decode(data[: len(data) // 4], lambda *_: (0, 0, 100, 20))
+
+
+@pytest.mark.filterwarnings("ignore:'mode' parameter is deprecated")
+def test_a_crop_is_taken_after_scaling():
+    data = make_jpeg("RGB", 120, 80)
+    decode = DecodeImage(key=None, min_size=(30, 20)).decode
+
+    cropped = decode(data, lambda height, width: (height - 10, width - 5, 10, 5))
+
+    np.testing.assert_array_equal(cropped, decode(data)[20:, 15:])
