@@ -34,6 +34,7 @@ ROWS: dict[str, Row] = {
         integers.ROW,
         billion.ROW,
         jpeg.ROW,
+        jpeg.DECODERS,
         large_batches.ROW,
         *epochs.JPEG,
         epochs.LARGE,
