@@ -1,8 +1,12 @@
 """A data loader for JAX. A program for Grain runs with `import gristmill as grain`."""
 
+import sys as _sys
 import typing as _typing
 
-from gristmill._base.grain_mode import is_grain_mode as _is_grain_mode
+if _sys.platform == "win32":
+    raise ImportError("gristmill runs on Linux and macOS, not on Windows. Use it in WSL 2.")
+
+from gristmill._base.grain.mode import is_grain_mode as _is_grain_mode
 from gristmill._base.lazy import lazy_names as _lazy_names
 from gristmill._base.version import VERSION as _VERSION
 from gristmill._base.version import VERSION_INFO as _VERSION_INFO
@@ -13,6 +17,7 @@ if _typing.TYPE_CHECKING:
         constants,
         errors,
         experimental,
+        exporters,
         monitoring,
         multiprocessing,
         python,
@@ -23,6 +28,7 @@ if _typing.TYPE_CHECKING:
     )
     from gristmill import options as options
     from gristmill import types as types
+    from gristmill._api.adapters.from_generator import from_generator
     from gristmill._api.adapters.huggingface.from_huggingface import from_huggingface
     from gristmill._api.adapters.tfds.from_tfds import from_tfds
     from gristmill._api.adapters.torch.from_torch import from_torch
@@ -32,17 +38,27 @@ if _typing.TYPE_CHECKING:
     from gristmill._api.dataset.map_dataset import MapDataset
     from gristmill._api.feeding.feed import feed
     from gristmill._api.feeding.iterator import FeedIterator
-    from gristmill._api.load import load
-    from gristmill._api.loader import DataLoader, DataLoaderIterator
+    from gristmill._api.feeding.mesh_shards import ShardByMesh
+    from gristmill._api.loader.iterator import DataLoaderIterator
+    from gristmill._api.loader.load import load
+    from gristmill._api.loader.loader import DataLoader
+    from gristmill._api.monitoring.progress import progress
+    from gristmill._api.preview import Preview
+    from gristmill._api.split import k_fold, split
+    from gristmill._api.statistics import Statistics, statistics
+    from gristmill._api.write import write
     from gristmill._as_grain.switch import as_grain
-    from gristmill._base.config import config
+    from gristmill._base.grain.config import config
     from gristmill._checkpoint.skipped_record import SkippedRecord
+    from gristmill._data.sampling.epoch_samplers import SubsetSampler, WeightedSampler
     from gristmill._data.sampling.record import Record, RecordMetadata
     from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
     from gristmill._data.sources.memory.array import ArraySource
     from gristmill._data.sources.memory.range import RangeDataSource
     from gristmill._data.sources.memory.shared_memory import SharedMemoryDataSource
+    from gristmill._data.sources.record_location import RecordLocation
     from gristmill._data.sources.records.array_record import ArrayRecordDataSource
+    from gristmill._data.statistics.leaf_statistics import LeafStatistics
     from gristmill._data.transforms.base import (
         Batch,
         Filter,
@@ -61,11 +77,16 @@ if _typing.TYPE_CHECKING:
         Operation,
         RandomMapOperation,
     )
+    from gristmill._engine.provenance.origin import Provenance, RandomDraw, RecordOrigin
     from gristmill._metrics.bottleneck import Bottleneck
-    from gristmill._metrics.stats import Stats, StepStats
+    from gristmill._metrics.explanation import Change, Explanation
+    from gristmill._metrics.headspace import Headspace
+    from gristmill._metrics.stats import Stats, StepStats, WorkerStats
+    from gristmill._plan.mix_schedule import MixSchedule
     from gristmill.options import (
         MultiprocessingOptions,
         NoSharding,
+        RayOptions,
         ReadOptions,
         ShardByJaxProcess,
         ShardOptions,
@@ -94,9 +115,10 @@ else:
         __name__,
         {
             "gristmill": (
-                "checkpoint, constants, errors, experimental, monitoring, multiprocessing, "
-                "options, python, samplers, sharding, sources, transforms, types"
+                "checkpoint, constants, errors, experimental, exporters, monitoring, "
+                "multiprocessing, options, python, samplers, sharding, sources, transforms, types"
             ),
+            "gristmill._api.adapters.from_generator": "from_generator",
             "gristmill._api.adapters.huggingface.from_huggingface": "from_huggingface",
             "gristmill._api.adapters.tfds.from_tfds": "from_tfds",
             "gristmill._api.adapters.torch.from_torch": "from_torch",
@@ -106,16 +128,25 @@ else:
             "gristmill._api.dataset.map_dataset": "MapDataset",
             "gristmill._api.feeding.feed": "feed",
             "gristmill._api.feeding.iterator": "FeedIterator",
-            "gristmill._api.load": "load",
-            "gristmill._api.loader": "DataLoader, DataLoaderIterator",
+            "gristmill._api.feeding.mesh_shards": "ShardByMesh",
+            "gristmill._api.loader.load": "load",
+            "gristmill._api.loader.loader": "DataLoader",
+            "gristmill._api.loader.iterator": "DataLoaderIterator",
+            "gristmill._api.split": "k_fold, split",
+            "gristmill._api.statistics": "Statistics, statistics",
+            "gristmill._api.preview": "Preview",
+            "gristmill._api.monitoring.progress": "progress",
+            "gristmill._api.write": "write",
             "gristmill._as_grain.switch": "as_grain",
-            "gristmill._base.config": "config",
+            "gristmill._base.grain.config": "config",
             "gristmill._checkpoint.skipped_record": "SkippedRecord",
+            "gristmill._data.sampling.epoch_samplers": "SubsetSampler, WeightedSampler",
             "gristmill._data.sampling.record": "Record, RecordMetadata",
             "gristmill._data.sampling.samplers": "IndexSampler, Sampler, SequentialSampler",
             "gristmill._data.sources.memory.array": "ArraySource",
             "gristmill._data.sources.memory.range": "RangeDataSource",
             "gristmill._data.sources.memory.shared_memory": "SharedMemoryDataSource",
+            "gristmill._data.sources.record_location": "RecordLocation",
             "gristmill._data.sources.records.array_record": "ArrayRecordDataSource",
             "gristmill._data.transforms.base": (
                 "Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap, TfRandomMap, "
@@ -124,10 +155,15 @@ else:
             "gristmill._data.transforms.operations": (
                 "BatchOperation, FilterOperation, MapOperation, Operation, RandomMapOperation"
             ),
+            "gristmill._data.statistics.leaf_statistics": "LeafStatistics",
+            "gristmill._engine.provenance.origin": "Provenance, RandomDraw, RecordOrigin",
             "gristmill._metrics.bottleneck": "Bottleneck",
-            "gristmill._metrics.stats": "Stats, StepStats",
+            "gristmill._metrics.explanation": "Change, Explanation",
+            "gristmill._metrics.headspace": "Headspace",
+            "gristmill._metrics.stats": "Stats, StepStats, WorkerStats",
+            "gristmill._plan.mix_schedule": "MixSchedule",
             "gristmill.options": (
-                "MultiprocessingOptions, NoSharding, ReadOptions, ShardByJaxProcess, "
+                "MultiprocessingOptions, NoSharding, RayOptions, ReadOptions, ShardByJaxProcess, "
                 "ShardOptions, SkipErrors, StorageOptions, WorkerOptions"
             ),
             "gristmill.python": (
@@ -150,68 +186,91 @@ __all__ = [
     "BatchOperation",
     "BatchTransform",
     "Bottleneck",
+    "Change",
     "DataLoader",
     "DataLoaderIterator",
     "DatasetIterator",
+    "Explanation",
     "FeedIterator",
     "Filter",
     "FilterOperation",
     "FilterTransform",
     "FlatMap",
     "FlatMapTransform",
+    "Headspace",
     "InMemoryDataSource",
     "IndexSampler",
     "IterDataset",
+    "LeafStatistics",
     "Map",
     "MapDataset",
     "MapOperation",
     "MapTransform",
     "MapWithIndex",
     "MapWithIndexTransform",
+    "MixSchedule",
     "MultiprocessingOptions",
     "NoSharding",
     "Operation",
+    "Preview",
+    "Provenance",
     "RandomAccessDataSource",
+    "RandomDraw",
     "RandomMap",
     "RandomMapOperation",
     "RandomMapTransform",
     "RangeDataSource",
+    "RayOptions",
     "ReadOptions",
     "Record",
+    "RecordLocation",
     "RecordMetadata",
+    "RecordOrigin",
     "Sampler",
     "SequentialSampler",
     "ShardByJaxProcess",
+    "ShardByMesh",
     "ShardOptions",
     "SharedMemoryDataSource",
     "SkipErrors",
     "SkippedRecord",
+    "Statistics",
     "Stats",
     "StepStats",
     "StorageOptions",
+    "SubsetSampler",
     "TfRandomMap",
     "Transformation",
     "Transformations",
+    "WeightedSampler",
     "WorkerOptions",
+    "WorkerStats",
     "as_grain",
     "checkpoint",
     "config",
     "constants",
     "errors",
     "experimental",
+    "exporters",
     "feed",
+    "from_generator",
     "from_huggingface",
     "from_tfds",
     "from_torch",
+    "k_fold",
     "load",
     "monitoring",
     "multiprocessing",
+    "progress",
     "python",
     "samplers",
     "sharding",
     "sources",
+    "split",
+    "statistics",
     "to_torch",
     "transforms",
+    "write",
 ]
 
 if _is_grain_mode():  # set for launchers, and by the program that started this worker process

@@ -17,7 +17,8 @@ GristmillError
 │   └── StoreError (ConnectionError)  a remote store did not return it, even after retries
 ├── FeedError (ValueError)            a batch cannot be transferred to the devices
 ├── StateError (ValueError)           a checkpoint does not fit this pipeline, or is damaged
-│   └── UnknownIndexError (NotImplementedError)  the index of the next element is not known
+│   ├── UnknownIndexError (NotImplementedError)  the index of the next element is not known
+│   └── NextIndexError (IndexError)   the index of the next element is not one of the dataset
 ├── ClosedError (ValueError)          the iterator is closed
 ├── WorkerError (RuntimeError)        a worker process died, stopped responding or could not send
 │   └── UnsendableError               an element cannot be sent from a worker to this process
@@ -30,10 +31,18 @@ Exceptions from user code are never wrapped: they keep their type and gain a not
 """
 
 from gristmill._addresses import strip_credentials
+from gristmill._printable import printable
 
 
 class GristmillError(Exception):
-    """Base class of the errors that gristmill itself raises."""
+    """Base class of the errors that gristmill itself raises.
+
+    A message may contain names and values from files, so `str(error)` has no invisible characters
+    but line ends.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), keep="\n")
 
 
 class PlanError(GristmillError, ValueError):
@@ -117,8 +126,9 @@ class FileError(GristmillError, OSError):
             None if self.offset is None else f"byte {self.offset:,}",
             None if self.record is None else f"record {self.record:,}",
         ]
-        location = ", ".join(field for field in fields if field)
-        return f"{self.message} ({location})" if location else self.message
+        location = printable(", ".join(field for field in fields if field))
+        message = printable(self.message, keep="\n")
+        return f"{message} ({location})" if location else message
 
     def __reduce__(self) -> tuple[object, ...]:
         return _make_file_error, (type(self), self.message, self.path, self.offset, self.record)
@@ -165,6 +175,14 @@ class StateError(GristmillError, ValueError):
 
 class UnknownIndexError(StateError, NotImplementedError):
     """The index of the next element is not known without counting, or cannot be set."""
+
+
+class NextIndexError(StateError, IndexError):
+    """The index of the next element, of a state of Grain's, is not one of the dataset."""
+
+
+class ProvenanceError(GristmillError, ValueError):
+    """The records that an element was made of cannot be determined."""
 
 
 class ClosedError(GristmillError, ValueError):

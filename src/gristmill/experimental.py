@@ -31,7 +31,11 @@ if _typing.TYPE_CHECKING:
         ZipIterDataset,
     )
     from gristmill._api.experimental.elastic import ElasticIterator
-    from gristmill._api.experimental.file_datasets import ParquetIterDataset, TFRecordIterDataset
+    from gristmill._api.experimental.file_datasets import (
+        ParquetIterDataset,
+        TarIterDataset,
+        TFRecordIterDataset,
+    )
     from gristmill._api.experimental.functions import (
         apply_transformations,
         assert_equal_output_after_checkpoint,
@@ -72,7 +76,9 @@ else:
                 "RepeatIterDataset, WindowShuffleIterDataset, ZipIterDataset"
             ),
             "gristmill._api.experimental.elastic": "ElasticIterator",
-            "gristmill._api.experimental.file_datasets": "ParquetIterDataset, TFRecordIterDataset",
+            "gristmill._api.experimental.file_datasets": (
+                "ParquetIterDataset, TarIterDataset, TFRecordIterDataset"
+            ),
             "gristmill._api.experimental.functions": (
                 "apply_transformations, assert_equal_output_after_checkpoint, batch_and_pad, "
                 "index_shuffle"
@@ -117,6 +123,7 @@ __all__ = [
     "ShapeDtypeStruct",
     "ShapeDtypeStructProtocol",
     "TFRecordIterDataset",
+    "TarIterDataset",
     "ThreadPrefetchDatasetIterator",
     "ThreadPrefetchIterDataset",
     "WindowShuffleIterDataset",

@@ -6,12 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill._base.checks import as_bool, as_int, as_kind, as_seconds
+from gristmill._base.checks import as_amount, as_bool, as_int, as_kind, as_seconds
 from gristmill._base.extras import load_extra
-from gristmill._base.grain_classes import is_from_grain
+from gristmill._base.grain.classes import is_from_grain
+from gristmill._base.short_repr import short_repr
 from gristmill.errors import PlanError, PlanTypeError
 
 _logger = logging.getLogger("gristmill")
+
+
+EMPTY_SHARD_COUNT = 2**40
+"""The number of shards of a process that loads nothing: no data has as many records."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,9 @@ class ShardByJaxProcess(ShardOptions):
 
     Imports jax, and asks it for the two numbers, when it is created.
 
+    >>> ShardByJaxProcess()  # on one host
+    ShardByJaxProcess(shard_index=0, shard_count=1, drop_remainder=False)
+
     Args:
         drop_remainder: Whether to drop the last records if the data does not divide evenly.
 
@@ -125,8 +133,14 @@ class ReadOptions:
     def __post_init__(self) -> None:
         _set_fields(
             self,
-            num_threads=as_int("num_threads", self.num_threads),
-            prefetch_buffer_size=as_int("prefetch_buffer_size", self.prefetch_buffer_size),
+            num_threads=as_int(
+                "num_threads", self.num_threads, phrase="num_threads must be non-negative"
+            ),
+            prefetch_buffer_size=as_int(
+                "prefetch_buffer_size",
+                self.prefetch_buffer_size,
+                phrase="prefetch_buffer_size must be non-negative",
+            ),
         )
         if 0 < self.prefetch_buffer_size < self.num_threads:
             _logger.warning(
@@ -148,7 +162,8 @@ class MultiprocessingOptions:
     Args:
         num_workers: The number of worker processes. With 0, this process does all the work.
         per_worker_buffer_size: The number of elements that each worker prefetches.
-        enable_profiling: Accepted for compatibility with Grain; has no effect.
+        enable_profiling: Whether to log what the workers did, step by step, every minute and at the
+            end: at level INFO of the logger `gristmill`. Without workers, nothing is logged.
     """
 
     num_workers: int = 0
@@ -164,7 +179,7 @@ class MultiprocessingOptions:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class StorageOptions:
     """How to read files from remote stores. Never changes the data.
 
@@ -185,6 +200,9 @@ class StorageOptions:
             (ArrayRecord, SQLite): these go to `gristmill/files` in the user's cache folder.
         cache_bytes: The size limit of the cached data. The least recently used data is removed
             first.
+        index_beside_data: Whether a new index of a local file is saved beside it, as
+            `NAME.KIND.gristmill-index`, so that other readers of the file find it. By default it is
+            saved in `gristmill/indexes` in the user's cache folder.
         filesystem: Options for fsspec: keys, endpoints, `{"anon": True}`. Not shown by `repr`.
     """
 
@@ -194,7 +212,11 @@ class StorageOptions:
     read_ahead_bytes: int = 32 * 2**20
     cache_dir: str | os.PathLike[str] | None = None
     cache_bytes: int = 16 * 2**30
+    index_beside_data: bool = False
     filesystem: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __post_init__(self) -> None:
         folder: Any = self.cache_dir
@@ -212,11 +234,12 @@ class StorageOptions:
             read_ahead_bytes=as_int("read_ahead_bytes", self.read_ahead_bytes),
             cache_dir=None if self.cache_dir is None else os.path.expanduser(self.cache_dir),
             cache_bytes=as_int("cache_bytes", self.cache_bytes),
+            index_beside_data=as_bool("index_beside_data", self.index_beside_data),
             filesystem=dict(self.filesystem),
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class WorkerOptions:
     """How worker processes are started, monitored and restarted. Never changes the elements.
 
@@ -249,6 +272,9 @@ class WorkerOptions:
     memory_budget_bytes: int | None = None
     idle_timeout_s: float = 60.0
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
     def __post_init__(self) -> None:
         if self.worker_init_fn is not None and not callable(self.worker_init_fn):
             raise PlanTypeError(
@@ -263,6 +289,95 @@ class WorkerOptions:
             _set_fields(self, memory_budget_bytes=budget)
         idle_s = as_seconds("idle_timeout_s", self.idle_timeout_s, allow_zero=True)
         _set_fields(self, idle_timeout_s=idle_s)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RayOptions(WorkerOptions):
+    """Compute on a Ray cluster instead of in worker processes. Never changes the elements.
+
+    Pass it as `DataLoader(worker_count=16, worker_options=RayOptions())`, or to `mp_prefetch` of a
+    dataset. Each worker is a Ray actor. An actor that dies or is late costs no record: its elements
+    are computed by another one. All arguments of `WorkerOptions` work here, too.
+
+    >>> RayOptions(num_workers=16, resources={"preprocessing": 1}).num_cpus
+    1.0
+
+    Args:
+        num_workers: The number of actors. With `None`, it is `worker_count` of the loader; if that
+            is `None`, too, or there is none, it follows the cluster and the need: actors are added
+            while the consumer waits, and released when it does not.
+        address: The address of the cluster, such as `"10.0.0.1:6379"`. With `None`, the cluster
+            that this process is connected to; else the one in `RAY_ADDRESS`, or the one that `ray
+            start` has started on this machine; else a local one is started.
+        num_cpus: The number of CPUs that each actor reserves.
+        resources: Further resources that each actor reserves, by name. A resource that only some
+            machines have keeps the actors away from the others, such as hosts of accelerators.
+        runtime_env: A runtime environment of Ray, for modules that the machines do not have, such
+            as `{"working_dir": "."}`. Not shown by `repr`.
+        min_workers: The smallest number of actors if that follows the need.
+        max_workers: The largest number of actors if that follows the need. By default as many as
+            the cluster has room for.
+        start_timeout_s: How long to wait for a cluster to respond, and for room for the first
+            actor. Increase it for a cluster that starts machines on demand.
+        shared_pool: The name of a pool of actors that several processes share. All of them have to
+            read the same pipeline. Each block is computed once for all of them.
+        shared_pool_bytes: How much memory blocks of a shared pool may use while some process still
+            needs them. Beyond it, the block that is needed last is dropped, and computed again.
+    """
+
+    num_workers: int | None = None
+    address: str | None = None
+    num_cpus: float = 1.0
+    resources: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
+    runtime_env: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
+    min_workers: int = 1
+    max_workers: int | None = None
+    start_timeout_s: float = 10.0
+    shared_pool: str | None = None
+    shared_pool_bytes: int = 2**30
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_workers is not None:
+            _set_fields(self, num_workers=as_int("num_workers", self.num_workers, minimum=1))
+        for name in ("address", "shared_pool"):
+            value: Any = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise PlanTypeError(f"`{name}` must be a string, got {value!r}.")
+        if self.address is not None and self.address.startswith("ray://"):
+            raise PlanError(
+                f"`address` is {self.address!r}, but Ray Client is not supported. Run the program "
+                "on a machine of the cluster, and pass the address of its head, such as "
+                '"10.0.0.1:6379".'
+            )
+        for name in ("resources", "runtime_env"):
+            mapping: Any = getattr(self, name)
+            if mapping is not None and not isinstance(mapping, Mapping):
+                raise PlanTypeError(f"`{name}` must be a dict, got {mapping!r}.")
+        amounts = {
+            name: as_amount(f'resources["{name}"]', amount)
+            for name, amount in self.resources.items()
+        }
+        _set_fields(
+            self,
+            num_cpus=as_amount("num_cpus", self.num_cpus),
+            resources=amounts,
+            runtime_env=None if self.runtime_env is None else dict(self.runtime_env),
+            min_workers=as_int("min_workers", self.min_workers, minimum=1),
+            start_timeout_s=as_seconds("start_timeout_s", self.start_timeout_s),
+            shared_pool_bytes=as_int("shared_pool_bytes", self.shared_pool_bytes, minimum=1),
+        )
+        if self.max_workers is not None:
+            most = as_int("max_workers", self.max_workers, minimum=1)
+            if most < self.min_workers:
+                raise PlanError(
+                    f"`max_workers` must be at least `min_workers`, which is {self.min_workers}, "
+                    f"got {most}."
+                )
+            _set_fields(self, max_workers=most)
 
 
 @dataclass(frozen=True)
@@ -284,6 +399,24 @@ class SkipErrors:
 
     def __post_init__(self) -> None:
         _set_fields(self, budget=as_int("budget", self.budget))
+
+
+def as_on_error(on_error: object) -> SkipErrors | None:
+    """Return which errors of records to skip: `None` for none of them.
+
+    >>> as_on_error("raise")
+
+    Args:
+        on_error: `"raise"`, or a `SkipErrors`.
+
+    Raises:
+        PlanTypeError: It is neither.
+    """
+    if on_error == "raise":
+        return None
+    return as_kind(
+        "on_error", on_error, SkipErrors, remedy='Pass "raise" or `SkipErrors(budget=...)`.'
+    )
 
 
 def _set_fields(options: object, **checked: object) -> None:

@@ -1,5 +1,8 @@
 """Transformations of elements: base classes to derive from, and some ready to use."""
 
+from gristmill._data.batching.buckets import BucketByLength
+from gristmill._data.batching.pad import PadBatch, pad_batch
+from gristmill._data.transforms.audio import Audio, DecodeAudio
 from gristmill._data.transforms.base import (
     Batch,
     Filter,
@@ -22,13 +25,19 @@ from gristmill._data.transforms.operations import (
     RandomMapOperation,
 )
 from gristmill._data.transforms.selection import DatasetSelectionMap
+from gristmill._data.transforms.stream_operations import Scan, Unbatch, Window
+from gristmill._data.transforms.video import DecodeVideo
 
 __all__ = [
+    "Audio",
     "Batch",
     "BatchOperation",
+    "BucketByLength",
     "DatasetSelectionMap",
+    "DecodeAudio",
     "DecodeImage",
     "DecodeRandomCrop",
+    "DecodeVideo",
     "Feature",
     "Filter",
     "FilterOperation",
@@ -37,11 +46,16 @@ __all__ = [
     "MapOperation",
     "MapWithIndex",
     "Operation",
+    "PadBatch",
     "ParseExample",
     "RandomMap",
     "RandomMapOperation",
+    "Scan",
     "SupportsMapBatch",
     "TfRandomMap",
     "Transformation",
     "Transformations",
+    "Unbatch",
+    "Window",
+    "pad_batch",
 ]

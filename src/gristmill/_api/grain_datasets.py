@@ -6,7 +6,7 @@ Grain is not imported here: a program that passes such an object has imported it
 from typing import Any, final
 
 from gristmill._base.call_site import call_site
-from gristmill._base.grain_classes import is_from_grain
+from gristmill._base.grain.classes import is_from_grain
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import CustomNode
 from gristmill._plan.nodes.stream import CustomStreamNode

@@ -1,11 +1,16 @@
 """The plan behind a loader, a dataset or an iterator, which is not part of their public API."""
 
+from collections.abc import Mapping
+from contextlib import closing
 from typing import Any, Protocol, runtime_checkable
 
 from gristmill._api.grain_datasets import grain_node, is_grain_dataset
 from gristmill._base.call_site import call_site
+from gristmill._engine.run import Run
+from gristmill._engine.settings import Settings
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.sampled import SourceNode
+from gristmill.errors import ProvenanceError
 
 
 @runtime_checkable
@@ -31,6 +36,22 @@ def plan_of(planned: HasPlan) -> Node:
     return private._plan_node  # noqa: SLF001 - the only reader
 
 
+def pipeline_of(pipeline: Any) -> tuple[Node, Settings, Mapping[str, Any]]:
+    """Return the plan of a loader or dataset, how it runs, and the description of its states.
+
+    Raises:
+        ProvenanceError: It is a dataset with an iterator of the user's own.
+    """
+    with closing(iter(pipeline)) as iterator:
+        run = getattr(iterator, "_run", None)
+    if not isinstance(run, Run):
+        raise ProvenanceError(
+            f"{type(iterator).__name__} does not keep track of steps and records. Pass the dataset "
+            "below it."
+        )
+    return run.pipeline
+
+
 def source_node(source: Any) -> SourceNode:
     """Return the node that reads `source`.
 
@@ -40,3 +61,18 @@ def source_node(source: Any) -> SourceNode:
     plan = plan_of(source) if isinstance(source, HasPlan) else None
     inner: Any = plan.source if isinstance(plan, SourceNode) else source
     return SourceNode(site=call_site(), source=inner)
+
+
+def require_length(owner: object, length: int | None) -> int:
+    """Return the length of a loader or dataset, for its `__len__`.
+
+    Raises:
+        TypeError: The length is `None`. It is the error of objects without a length, so that
+            `list`, progress bars and others do without it.
+    """
+    if length is None:
+        raise TypeError(
+            f"The number of elements of this `{type(owner).__name__.removeprefix('Planned')}` is "
+            "not known before they are computed, or they never end."
+        )
+    return length

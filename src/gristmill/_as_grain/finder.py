@@ -72,7 +72,8 @@ def _look_up(module: str, name: str) -> object:
                 return getattr(importlib.import_module(origin), name)
             except AttributeError:
                 continue
-    raise AttributeError(f"module {module!r}, which gristmill replaces, has no {name!r}")
+        raise AttributeError(_explain_missing(f"{module}.{name}"))
+    raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
 def _public_names(module: str) -> list[str]:

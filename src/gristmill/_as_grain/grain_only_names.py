@@ -2,6 +2,9 @@
 
 import os
 
+from gristmill._data.sampling.shard_lengths import contiguous_range
+from gristmill.options import ShardOptions
+
 GRAIN_VERSION = "0.2.18"
 """The release of Grain whose names gristmill has, for programs that compare versions."""
 
@@ -17,3 +20,14 @@ def worker_count(input_worker_count: int | None) -> int:
     if input_worker_count is not None:
         return int(input_worker_count)
     return os.cpu_count() or 1
+
+
+def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
+    """Return the first record of a shard that is a contiguous range, and the one after its last.
+
+    Args:
+        num_examples: The number of records of all shards.
+        options: The shard.
+    """
+    records = contiguous_range(num_examples, options)
+    return records.start, records.stop

@@ -39,6 +39,7 @@ FACADES: Mapping[str, tuple[str, ...]] = {
     "grain._src.python.dataset.base": ("gristmill.python", "gristmill.experimental"),
     "grain._src.python.dataset.dataset": ("gristmill", "gristmill.experimental"),
     "grain._src.python.dataset.elastic_iterator": ("gristmill.experimental",),
+    "grain._src.python.dataset.stats": (),
     "grain._src.python.dataset.sources.parquet_dataset": ("gristmill.experimental",),
     "grain._src.python.dataset.sources.tfrecord_dataset": ("gristmill.experimental",),
     **{
@@ -62,7 +63,7 @@ FACADES: Mapping[str, tuple[str, ...]] = {
 """The public modules of gristmill whose names each module of Grain has.
 
 The modules of `grain._src` are those that programs were found to import: Keras, etils, axlearn,
-kauldron, torchtitan and smaller ones.
+kauldron, MaxText, torchtitan and smaller ones.
 """
 
 _JAX_TREE = {
@@ -76,17 +77,33 @@ _VERSION = {
     "__version_info__": "gristmill._as_grain.grain_only_names:GRAIN_VERSION_INFO",
 }
 
+_STATS = (
+    "IPL_CAT_ENQUEUE IPL_CAT_PREFETCH IPL_CAT_PREPROCESSING IPL_CAT_READ IPL_CAT_UNKNOWN Timer "
+    "record_next_duration_if_output trace_input_pipeline trace_input_pipeline_next "
+    "trace_input_pipeline_prefetch"
+)
+
 EXTRA_NAMES: Mapping[str, Mapping[str, str]] = {
     "grain._src.core.tree": _JAX_TREE,
     "grain._src.core.tree_lib": _JAX_TREE,
     "grain._src.core.version": _VERSION,
     "grain": _VERSION,
+    "grain._src.core.sharding": {
+        "even_split": "gristmill._as_grain.grain_only_names:even_split",
+    },
     "grain._src.python.data_loader": {
         "_determine_worker_count": "gristmill._as_grain.grain_only_names:worker_count",
     },
     "grain._src.python.dataset.dataset": {
         "MapDatasetMeta": "gristmill._api.dataset.map_dataset:MapDatasetMeta",
         "IterDatasetMeta": "gristmill._api.dataset.iter_dataset:IterDatasetMeta",
+    },
+    "grain._src.python.dataset.sources.tfrecord_dataset": {
+        "_TFRecordReader": "gristmill._as_grain.grain_tfrecord:TFRecordReader",
+        "_TFRecordDatasetIterator": "gristmill._as_grain.grain_tfrecord:TFRecordDatasetIterator",
+    },
+    "grain._src.python.dataset.stats": {
+        name: f"gristmill._as_grain.grain_stats:{name}" for name in _STATS.split()
     },
 }
 """Names that no public module of gristmill has, as `module:name`."""

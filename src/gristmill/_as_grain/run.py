@@ -24,6 +24,8 @@ def main() -> int:
         asked = arguments[:1] in (["-h"], ["--help"])
         print(_USAGE, end="", file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
+    if not is_module and not _can_open(program[0]):
+        return 2
     as_grain()
     sys.argv = arguments[is_module:]
     if is_module:
@@ -32,3 +34,18 @@ def main() -> int:
         sys.path[0] = os.path.dirname(os.path.abspath(program[0]))
         runpy.run_path(program[0], run_name="__main__")
     return 0
+
+
+def _can_open(program: str) -> bool:
+    """Return whether a program can be read. If not, print the reason as `python` itself would."""
+    if os.path.isdir(program):  # a folder with `__main__.py`
+        return True
+    try:
+        open(program, "rb").close()
+    except OSError as error:
+        path = os.path.abspath(program)
+        sys.stderr.write(
+            f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}\n"
+        )
+        return False
+    return True

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import final
 
 from gristmill._as_grain.finder import GrainFinder
-from gristmill._base.grain_mode import VARIABLE
+from gristmill._base.grain.mode import VARIABLE
 from gristmill.errors import GrainImportedError
 
 

@@ -6,6 +6,8 @@ import warnings
 from pathlib import Path
 
 from gristmill._addresses import strip_credentials
+from gristmill._base.log_once import is_first
+from gristmill._printable import printable
 from gristmill.errors import GristmillWarning
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
@@ -17,16 +19,29 @@ def call_site() -> str:
     >>> call_site().rpartition(":")[2].isdigit()
     True
     """
-    return ":".join(map(str, _user_line()))
+    return ":".join(map(str, user_line()))
 
 
-def warn_user(message: str) -> None:
-    """Issue a `GristmillWarning` that points at the user's line."""
-    file, line = _user_line()
-    warnings.warn_explicit(strip_credentials(message), GristmillWarning, file, line)
+def warn_user(message: str, line: tuple[str, int] | None = None) -> None:
+    """Issue a `GristmillWarning` that points at the user's line.
+
+    Args:
+        message: The message.
+        line: The file and the line, for a thread in which no user code runs. By default it is
+            found.
+    """
+    file, number = user_line() if line is None else line
+    warnings.warn_explicit(printable(strip_credentials(message)), GristmillWarning, file, number)
 
 
-def _user_line() -> tuple[str, int]:
+def warn_user_once(topic: str, message: str, line: tuple[str, int] | None = None) -> None:
+    """Issue a `GristmillWarning` that points at the user's line, once for each topic."""
+    if is_first(f"warning: {topic}"):
+        warn_user(message, line)
+
+
+def user_line() -> tuple[str, int]:
+    """Return the file and the line of the nearest caller outside gristmill."""
     frame = inspect.currentframe()
     assert frame is not None  # CPython has frames
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:

@@ -1,5 +1,6 @@
 """Check the arguments of a call and name the wrong one in the error message."""
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any, SupportsIndex, TypeVar, cast
@@ -9,7 +10,14 @@ from gristmill.errors import PlanError, PlanTypeError
 T = TypeVar("T")
 
 
-def as_int(name: str, value: object, *, minimum: int = 0, maximum: int | None = None) -> int:
+def as_int(
+    name: str,
+    value: object,
+    *,
+    minimum: int = 0,
+    maximum: int | None = None,
+    phrase: str | None = None,
+) -> int:
     """Return `value` as a Python integer if it is an integer within bounds.
 
     NumPy integers are accepted; booleans and floats are not.
@@ -19,6 +27,7 @@ def as_int(name: str, value: object, *, minimum: int = 0, maximum: int | None = 
         value: The value to check.
         minimum: The smallest accepted value.
         maximum: The largest accepted value; `None` for no limit.
+        phrase: What must hold, in the words of Grain's message, which its users search for.
 
     Raises:
         PlanTypeError: If `value` is not an integer.
@@ -35,6 +44,8 @@ def as_int(name: str, value: object, *, minimum: int = 0, maximum: int | None = 
         raise PlanTypeError(
             f"`{name}` must be an integer, got {value!r} of type {type(value).__name__}."
         ) from None
+    if phrase is not None and (number < minimum or (maximum is not None and number > maximum)):
+        raise PlanError(f"{phrase}, got {number}.")
     if number < minimum:
         raise PlanError(f"`{name}` must be at least {minimum}, got {number}.")
     if maximum is not None and number > maximum:
@@ -58,6 +69,19 @@ def as_seconds(name: str, value: object, *, allow_zero: bool = False) -> float:
     if not (value > 0 or (allow_zero and value == 0)):  # also refuses NaN
         limit = "at least" if allow_zero else "above"
         raise PlanError(f"`{name}` must be {limit} 0, got {value!r}.")
+    return float(value)
+
+
+def as_amount(name: str, value: object) -> float:
+    """Return `value` as a float if it is a finite number of at least zero.
+
+    >>> as_amount("num_cpus", 0.5)
+    0.5
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PlanTypeError(f"`{name}` must be a number, got {value!r}.")
+    if not 0 <= value < math.inf:  # also refuses NaN
+        raise PlanError(f"`{name}` must be at least 0 and finite, got {value!r}.")
     return float(value)
 
 

@@ -28,6 +28,6 @@ def load_extra(module: str, *, extra: str, wanted_by: str) -> ModuleType:
             raise  # the package is installed; a dependency of it is not
         raise MissingExtraError(
             f"{wanted_by} needs the package {module!r}. Install it with "
-            f"`pip install gristmill[{extra}]`.",
+            f'`pip install "gristmill[{extra}]"`.',
             name=module,
         ) from None

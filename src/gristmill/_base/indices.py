@@ -6,7 +6,7 @@ index in its second epoch may exceed 64 bits. Such indices are arrays of Python 
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
@@ -81,6 +81,32 @@ def join_epochs(epochs: Indices, offsets: Indices, length: int | Indices, *, bou
         if largest >= _LIMIT // max(1, bound):
             epochs = _as_objects(epochs)
     return epochs * length + offsets
+
+
+def keys_by_epoch(
+    epochs: Indices, offsets: Indices, epoch_keys: Callable[[int, Indices], Indices]
+) -> Indices:
+    """Return the keys at some offsets of epochs, which are computed for one epoch at a time.
+
+    >>> shifted = lambda epoch, offsets: as_indices(offsets + 100 * epoch)
+    >>> keys_by_epoch(as_indices([0, 1]), as_indices([3, 7]), shifted).tolist()
+    [3, 107]
+
+    Args:
+        epochs: The epoch of each key.
+        offsets: The offset of each key in its epoch.
+        epoch_keys: A function of an epoch and some offsets in it.
+    """
+    if not len(epochs):
+        return offsets
+    first = epochs[0]
+    if first == epochs[-1] and (epochs == first).all():
+        return epoch_keys(int(first), offsets)
+    keys = np.empty(len(offsets), dtype=np.int64)
+    for epoch in np.unique(epochs).tolist():
+        chosen = epochs == epoch
+        keys[chosen] = epoch_keys(epoch, offsets[chosen])
+    return keys
 
 
 def scale(indices: Indices, factor: int, offset: int = 0) -> Indices:

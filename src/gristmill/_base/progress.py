@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TextIO
 
-from gristmill._base.printable import printable
+from gristmill._printable import printable
 
 _DELAY_S = 1.0
 """Operations that finish earlier show no bar."""

@@ -7,6 +7,7 @@ takes 2 us. So one generator serves many records, unless user code keeps a refer
 
 import sys
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TypedDict
 
 import numpy as np
@@ -117,3 +118,25 @@ def new_generator(key: int) -> np.random.Generator:
     30
     """
     return next(generators(initial_states([key], [0])))
+
+
+def uniforms(seed: int, epoch: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return a random number in [0, 1) for each of some numbers of an epoch.
+
+    Each is the output of a SplitMix64 generator, which computes any of its outputs directly: a
+    block takes a few NumPy operations, where a Philox generator for each number would take 2 us.
+
+    >>> uniforms(0, 0, np.array([1, 0, 1])).round(3).tolist()
+    [0.023, 0.901, 0.023]
+    """
+    state = np.uint64(_first_state(seed, epoch))
+    values = state + numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    values ^= values >> np.uint64(31)
+    return (values >> np.uint64(11)).astype(np.float64) * np.float64(2.0**-53)
+
+
+@lru_cache(maxsize=64)
+def _first_state(seed: int, epoch: int) -> int:
+    return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0])

@@ -1,4 +1,4 @@
-"""The version of gristmill, the same as in `pyproject.toml`."""
+"""The version of gristmill: the only place where it is written."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 VERSION_INFO = tuple(int(part) for part in VERSION.split(".") if part.isdigit())

@@ -17,17 +17,19 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._base.grain_mode import is_grain_mode
+from gristmill._base.grain.mode import is_grain_mode
 from gristmill.errors import StateError
 from gristmill.types import JsonObject
 
 _BYTES_PER_INTEGER = 3
+PADDING = int.from_bytes(b"   ", "big")
+"""An integer that may follow those of a state: spaces after its JSON."""
 _MIN_POSITION_INTEGERS = 64
 """Enough for a position of any number of digits, so that only nested states are longer."""
 _MAX_DESCRIPTION_BYTES = 1 << 24
 """A larger description is not decompressed: no pipeline has one."""
 
-_PIPELINE_FIELDS = frozenset({"source", "order", "steps"})
+_PIPELINE_FIELDS = frozenset({"source", "order", "steps", "library"})
 
 
 def as_returned(state: JsonObject) -> JsonObject:

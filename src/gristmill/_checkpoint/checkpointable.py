@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from gristmill._base.grain_classes import GrainLookalike
+from gristmill._base.grain.classes import GrainLookalike
 from gristmill._checkpoint.files import read_state, to_json, write_state
+from gristmill._checkpoint.state import load_json
+from gristmill.types import JsonObject
 
 T = TypeVar("T")
 
@@ -39,8 +41,38 @@ class OrbaxCheckpointable(GrainLookalike, ABC):
     def start_prefetch(self) -> None:
         """Start to compute elements before they are requested."""
 
+    def state_dict(self) -> JsonObject:
+        """Return the state as a dict, as PyTorch's stateful objects do.
+
+        >>> from gristmill import load
+        >>> iterator = iter(load(range(6), num_epochs=1, batch_size=2))
+        >>> next(iterator)
+        array([0, 1])
+        >>> state = iterator.state_dict()
+        >>> next(iterator)
+        array([2, 3])
+        >>> iterator.load_state_dict(state)
+        >>> next(iterator)
+        array([2, 3])
+        """
+        state = self.get_state()
+        return load_json(state.decode()) if isinstance(state, bytes) else state
+
+    def load_state_dict(self, state_dict: JsonObject) -> None:
+        """Continue from a result of `state_dict`.
+
+        Args:
+            state_dict: The state, of this or another iterator over an equal pipeline.
+        """
+        is_bytes = isinstance(self.get_state(), bytes)
+        self.set_state(to_json(state_dict).encode() if is_bytes else state_dict)
+
     async def save(self, directory: DeferredFolder) -> Awaitable[None]:
-        """Save the current position in a folder; elements taken later do not change it."""
+        """Save the current position in a folder; elements taken later do not change it.
+
+        Args:
+            directory: A folder that Orbax is about to make.
+        """
         json_text = to_json(self.get_state())
 
         async def write() -> None:
@@ -50,7 +82,11 @@ class OrbaxCheckpointable(GrainLookalike, ABC):
         return write()
 
     async def load(self, directory: Path) -> Awaitable[None]:
-        """Continue from the position saved in a folder, by any number of processes."""
+        """Continue from the position saved in a folder, by any number of processes.
+
+        Args:
+            directory: The folder.
+        """
         like = self.get_state()
 
         async def read() -> None:

@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar, cast
 
+from gristmill._checkpoint.excluded_records import Exclusion
 from gristmill._checkpoint.state import State, decode_state, encode_state, parse_body
 from gristmill.errors import StateError
+from gristmill.options import EMPTY_SHARD_COUNT
 from gristmill.types import JsonObject
 
 StateT = TypeVar("StateT", bound=bytes | JsonObject)
@@ -45,8 +48,9 @@ def gather_states(states: Sequence[StateT]) -> StateT:
     if not states:
         raise StateError("There is no state to gather. Pass the states of all shards.")
     bodies = [parse_body(state) for state in states]
-    description = {name: bodies[0][name] for name in ("source", "order", "steps")}
-    decoded = [decode_state(state, description) for state in states]
+    names = ("source", "order", "steps", "epoch")
+    description = {name: bodies[0][name] for name in names if name in bodies[0]}
+    decoded = _one_of_each_shard([decode_state(state, description) for state in states])
     shards = [one.shard for one in decoded]
     if None in shards:
         if any(body != bodies[0] for body in bodies):
@@ -71,12 +75,47 @@ def gather_states(states: Sequence[StateT]) -> StateT:
         for one in decoded
     ):
         raise StateError("The states are not of one run: their shards resumed from other records.")
+    whats = [
+        [(some.records, some.num_reshards, some.cursors is None) for some in one.exclusions]
+        for one in decoded
+    ]
+    if any(what != whats[0] for what in whats):
+        raise StateError(
+            "The states exclude different records. Call `exclude` with the same records on every "
+            "shard."
+        )
     ordered = sorted(decoded, key=lambda one: one.shard or (0, 0))
     gathered = State(
         positions=tuple(one.positions[0] for one in ordered),
         shard=None,
         shard_history=first.shard_history,
         is_contiguous=first.is_contiguous,
+        exclusions=tuple(
+            _gather_exclusion([one.exclusions[number] for one in ordered], len(first.shard_history))
+            for number in range(len(first.exclusions))
+        ),
     )
     made = encode_state(gathered, description)
     return cast(StateT, made if isinstance(states[0], dict) else json.dumps(made).encode())
+
+
+def _gather_exclusion(shards: Sequence[Exclusion], num_reshards: int) -> Exclusion:
+    """Return an exclusion with the positions of all shards, given those of each."""
+    first = shards[0]
+    if first.cursors is None or first.num_reshards < num_reshards:
+        return first
+    return replace(first, cursors=tuple(one.cursors[0] for one in shards if one.cursors))
+
+
+def _one_of_each_shard(decoded: list[State]) -> list[State]:
+    """Leave out the states of processes that load nothing, and copies of those that load the same.
+
+    With `ShardByMesh`, several processes have the same shard. Copies that differ are kept, and
+    refused.
+    """
+    loading = [one for one in decoded if one.shard is None or one.shard[1] != EMPTY_SHARD_COUNT]
+    kept: list[State] = []
+    for one in loading or decoded:
+        if one.shard in (None, (0, 1)) or one not in kept:
+            kept.append(one)
+    return kept

@@ -2,7 +2,7 @@
 
 Without workers, the state of Grain's `DataLoader` holds the index of the last record in the
 sampler's stream. With flat maps, it holds for each of them the index of the element that is being
-split and the number of pieces that were yielded:
+split and the number of outputs that were yielded:
 
     {"version": 2, "worker_count": 0, "last_worker_index": -1, "last_seen_indices": {"0": 7},
      "sampler": "IndexSampler(...)", "data_source": "<class 'list'>"}
@@ -49,11 +49,11 @@ FINISH = "Finish the epoch with Grain and begin the next one here, or start agai
 @final
 @dataclass(frozen=True)
 class GrainPosition:
-    """A position: after some records of the shard, and some pieces of the next element."""
+    """A position: after some records of the shard, and some outputs of the next element."""
 
     num_records: int
-    pieces: tuple[int, ...] = ()
-    """For each flat map, bottom up, the number of pieces of its element that were yielded."""
+    outputs: tuple[int, ...] = ()
+    """For each flat map, bottom up, the number of outputs of its element that were yielded."""
 
 
 @final
@@ -64,15 +64,19 @@ class GrainStateReader:
     sampler: object
     source: object
     shard: tuple[int, int]
+    num_records: int
+    """How many the shard has in all epochs."""
     num_flat_maps: int
 
     def position(self, state: object, *, validates: bool) -> GrainPosition | None:
         """Return the position in a state of Grain's `DataLoader`; `None` if it is not one.
 
-        >>> loader = GrainStateReader(sampler="in order", source=[], shard=(1, 4), num_flat_maps=0)
+        >>> loader = GrainStateReader(
+        ...     sampler="in order", source=[], shard=(1, 4), num_records=20, num_flat_maps=0
+        ... )
         >>> state = {"version": 2, "worker_count": 0, "last_seen_indices": {"0": 9}}
         >>> loader.position(state, validates=False)
-        GrainPosition(num_records=3, pieces=())
+        GrainPosition(num_records=3, outputs=())
         """
         body = _as_dict(state)
         try:
@@ -115,8 +119,21 @@ class GrainStateReader:
                 f"{last}, which is not of shard {index} of {count}. Restore it into the same shard."
             )
         if validates:
+            self._check_end(num_records)
             self._check_shuffle(num_records)
         return GrainPosition(num_records)
+
+    def _check_end(self, num_records: int) -> None:
+        """Refuse a position where Grain reads records of a smaller shard once more."""
+        sampler = self.sampler
+        if not isinstance(sampler, IndexSampler) or num_records <= self.num_records:
+            return
+        if sampler.num_records % sampler.shard_options.shard_count:
+            raise StateError(
+                f"The state is from Grain, after {num_records} records of a shard that has "
+                f"{self.num_records} here: Grain reads records of a smaller shard again, and here "
+                "the last epoch has ended. Start again."
+            )
 
     def _check_shuffle(self, num_records: int) -> None:
         """Refuse a position within an epoch that Grain shuffles differently."""
@@ -126,6 +143,8 @@ class GrainStateReader:
         index, count = self.shard
         own_count = sampler.shard_options.shard_count
         size = sampler.epoch_size
+        if not size:
+            return
         has_begun = (num_records * count + index) // own_count % size >= count // own_count
         if has_begun and is_shuffled_differently(size):
             raise StateError(
@@ -135,13 +154,13 @@ class GrainStateReader:
             )
 
     def _position_in_flat_maps(self, body: JsonObject) -> GrainPosition:
-        pieces: list[int] = []
+        outputs: list[int] = []
         while "next_index_in_buffer" in body:
-            pieces.append(_count(body["next_index_in_buffer"]))
+            outputs.append(_count(body["next_index_in_buffer"]))
             body = body["parent"]
-        if len(pieces) != self.num_flat_maps or body.keys() != {"next_index"}:
-            raise self._other_flat_maps(len(pieces))
-        return GrainPosition(_count(body["next_index"]), tuple(pieces[::-1]))
+        if len(outputs) != self.num_flat_maps or body.keys() != {"next_index"}:
+            raise self._other_flat_maps(len(outputs))
+        return GrainPosition(_count(body["next_index"]), tuple(outputs[::-1]))
 
     def _other_flat_maps(self, count: int) -> StateError:
         return StateError(
@@ -164,6 +183,33 @@ def as_dataset_state(state: object, *, is_users: bool) -> JsonObject | None:
     if not body or "gristmill" in body or body.keys() >= _OF_LOADERS:
         return None
     return body if is_users or body.keys() & _OF_DATASETS else None
+
+
+def is_grain_state(state: object) -> bool:
+    """Return whether a state is one of Grain's loader or datasets.
+
+    >>> is_grain_state({"next_index": 3}), is_grain_state({"gristmill": 1})
+    (True, False)
+    """
+    body = _as_dict(state)
+    return body.keys() >= _OF_LOADERS or as_dataset_state(body, is_users=False) is not None
+
+
+def describe_grain_state(body: JsonObject) -> dict[str, str]:
+    """Return the fields of a state of Grain, by name.
+
+    >>> describe_grain_state({"parent": {"next_index": 7}})
+    {'written by': "Grain's Dataset API", 'position': '{"parent": {"next_index": 7}}'}
+    """
+    if not body.keys() >= _OF_LOADERS:
+        return {"written by": "Grain's Dataset API", "position": json.dumps(body)}
+    shown = {
+        "written by": f"Grain's DataLoader, version {body.get('version')}",
+        "position": f"after the records {body['last_seen_indices']} of the sampler, by worker",
+        "workers": str(body["worker_count"]),
+    }
+    names = {"sampler": "sampler", "data_source": "source"}
+    return shown | {label: str(body[name]) for name, label in names.items() if name in body}
 
 
 def not_a_gristmill_state(state: object) -> StateError:

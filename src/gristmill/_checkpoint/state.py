@@ -8,7 +8,8 @@ new shards.
      "order": ["Shuffle(seed=1)"], "steps": ["Shuffle(seed=1)", "Map f"], "checksum": 1234}
 
 A state of all shards has `"cursors"` instead of `"cursor"` and `"shard"`. `"taken"` and
-`"contiguous"` are added by runs that resumed with another number of shards.
+`"contiguous"` are added by runs that resumed with another number of shards, `"excluded"` or
+`"exclusions"` (`excluded_records.py`) by those that leave records out.
 """
 
 import json
@@ -17,7 +18,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast, final
 
+from gristmill._base.version import VERSION as LIBRARY
 from gristmill._checkpoint.array_state import is_array_state, state_from_arrays
+from gristmill._checkpoint.excluded_records import (
+    Exclusion,
+    decode_exclusions,
+    encode_exclusions,
+)
 from gristmill._checkpoint.grain_state import not_a_gristmill_state
 from gristmill._checkpoint.mismatch import Description, compare_descriptions
 from gristmill._checkpoint.skipped_record import SkippedRecord
@@ -53,6 +60,8 @@ class State:
     """Index and number of shards; `None` if the state is of all shards."""
     shard_history: tuple[tuple[Cursor, ...], ...] = ()
     """The cursors of all shards at the end of each earlier run with another number of shards."""
+    exclusions: tuple[Exclusion, ...] = ()
+    """Records that are left out."""
     is_contiguous: bool = False
     """Whether each of the first shards was a contiguous range of records, shuffled by itself."""
 
@@ -79,7 +88,8 @@ def encode_state(state: State, description: Description) -> JsonObject:
         body["taken"] = [_pack(cursors) for cursors in state.shard_history]
     if state.is_contiguous:
         body["contiguous"] = True
-    body = cast(JsonObject, _as_json({**body, **description}))
+    body |= encode_exclusions(state.exclusions)
+    body = cast(JsonObject, _as_json({**body, **description, "library": LIBRARY}))
     return {**body, "checksum": _checksum(body)}
 
 
@@ -98,7 +108,7 @@ def decode_state(state: Any, description: Description | None) -> State:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError, MemoryError):
         raise StateError(
-            "The state is corrupt: some fields are missing. Restore an earlier checkpoint."
+            "The state is corrupt: some fields are missing or wrong. Restore an earlier checkpoint."
         ) from None
 
 
@@ -131,6 +141,7 @@ def _read(body: JsonObject) -> State:
     if len(history) > _MAX_RESHARDS or type(is_contiguous) is not bool:
         raise ValueError(len(history), is_contiguous)
     return State(
+        exclusions=decode_exclusions(body),
         positions=tuple(
             Position(cursor, tuple(_read_skip(**entry) for entry in some))
             for cursor, some in zip(cursors, skipped, strict=True)

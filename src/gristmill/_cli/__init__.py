@@ -1,1 +1,1 @@
-"""The command line: `gristmill inspect`, `gristmill convert` and `gristmill demo`."""
+"""The command line: one module for each command, such as `gristmill inspect`."""

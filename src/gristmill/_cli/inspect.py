@@ -1,219 +1,238 @@
-"""`gristmill inspect`: print the format of some files, their columns, and the first records."""
+"""`gristmill inspect`: show the format of some files, their columns, and the first records."""
 
 import argparse
-import contextlib
 import os
 import sys
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
-from typing import TextIO, Unpack, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO, Unpack, final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gristmill._base.extras import load_extra
-from gristmill._base.printable import printable
-from gristmill._base.tree import leaves_with_paths
-from gristmill._cli.records import (
+from gristmill._addresses import strip_credentials
+from gristmill._base.format_size import format_size
+from gristmill._base.progress import progress
+from gristmill._base.trees.columns import Columns
+from gristmill._cli.class_names import find_class_names
+from gristmill._cli.folder_contents import list_contents
+from gristmill._cli.source_flags import PATH_HELP, SourceOptions, add_source_flags, source_options
+from gristmill._data.sources.detect import contents_of, detect_format, files_of, open_source
+from gristmill._data.statistics.blocks import blocks_of_source
+from gristmill._data.statistics.table_summary import TableSummary, summarize_table
+from gristmill._data.writers.records import (
     are_examples,
     column_parser,
     estimate_bytes,
     read_records,
-    sample_indices,
+    spread_indices,
 )
-from gristmill._cli.sizes import format_size
-from gristmill._cli.source_flags import PATH_HELP, SourceOptions, add_source_flags, source_options
-from gristmill._cli.terminal_image import render_image, supports_images
-from gristmill._data.sources.detect import detect_format, files_of, open_source
-from gristmill._data.transforms.image import PillowImage
 from gristmill._io.file import FileRef
-from gristmill.errors import PlanError
-from gristmill.types import AnyArray, Element, RandomAccessDataSource
+from gristmill._io.folders.atomic_write import write_atomically
+from gristmill._metrics.pages.html_table import table
+from gristmill._printable import printable
+from gristmill._views.columns import ColumnView, view_columns
+from gristmill._views.columns_html import column_cards
+from gristmill._views.columns_text import column_lines
+from gristmill._views.elements import ElementView
+from gristmill._views.page import page
+from gristmill._views.terminal_image import supports_images
+from gristmill.errors import GristmillError, PlanError
+from gristmill.types import Element, RandomAccessDataSource
 
 _SAMPLE_SIZE = 256
-_MAX_VALUE_LENGTH = 72
-_MAX_LISTED_NUMBERS = 8
-_IMAGE_WIDTH = 32
-_MIN_IMAGE_SIDE = 8
-_MAX_IMAGE_PIXELS = 64 * 10**6
-_IMAGE_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM", b"RIFF", b"II*\x00", b"MM\x00*")
+_NUM_RECORDS = 3
+_NUM_RECORDS_ON_PAGE = 24
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command `inspect` to its parser."""
     parser.description = (
-        "Show the format of some files, the number and sizes of their records, and the first "
-        "records."
+        "Show the format of some files, the number and sizes of their records, what is in each "
+        "column, and the first records."
     )
     parser.add_argument("path", metavar="PATH", help=PATH_HELP)
     parser.add_argument(
         "-n",
         "--records",
         type=int,
-        default=3,
         metavar="N",
-        help="the number of records to show (default: 3)",
+        help=f"the number of records to show (default: {_NUM_RECORDS}, and "
+        f"{_NUM_RECORDS_ON_PAGE} on a page)",
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help=f"read all records for the columns, not a sample of {_SAMPLE_SIZE}",
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="write a page with charts and images instead"
     )
     add_source_flags(parser, path_metavar="PATH")
     parser.set_defaults(run=_run)
 
 
 def _run(parsed: argparse.Namespace) -> None:
-    inspect(parsed.path, count=parsed.records, output=sys.stdout, **source_options(parsed))
+    default = _NUM_RECORDS if parsed.html is None else _NUM_RECORDS_ON_PAGE
+    inspect(
+        parsed.path,
+        count=default if parsed.records is None else parsed.records,
+        output=sys.stdout,
+        reads_all=parsed.all,
+        page_path=parsed.html,
+        **source_options(parsed),
+    )
 
 
-def inspect(path: str, *, count: int, output: TextIO, **options: Unpack[SourceOptions]) -> None:
-    """Print a summary of some files, and their first records.
+@final
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What is shown of some files."""
+
+    path: str
+    facts: dict[str, str]
+    """Format, files, number and sizes of the records."""
+    columns: Sequence[ColumnView]
+    of_sample: str
+    """What the columns are computed from."""
+    records: Sequence[dict[str, Element]]
+    """The columns of the first records."""
+
+
+def inspect(
+    path: str,
+    *,
+    count: int,
+    output: TextIO,
+    reads_all: bool = False,
+    page_path: str | None = None,
+    **options: Unpack[SourceOptions],
+) -> None:
+    """Show a summary of some files, their columns, and their first records.
 
     Args:
         path: A file, a folder or a pattern.
-        count: The number of records to print.
+        count: The number of records to show.
         output: The stream to print to. Images are shown if it is a terminal with colors.
+        reads_all: Whether the columns are those of all records, not of a sample.
+        page_path: The file to write a page to, instead of printing.
         **options: Arguments for `open_source`.
+
+    Raises:
+        PlanError: The page cannot be written.
     """
     if count < 0:
         raise PlanError(f"`--records` must be at least 0, got {count}.")
+    contents = [printable(line) for line in list_contents(contents_of(path))]
+    try:
+        found = _inspect(path, count, reads_all, options)
+    except GristmillError:
+        output.writelines(f"{line}\n" for line in contents)
+        raise
+    if page_path is None:
+        _print(found, contents, output)
+        return
+    try:
+        write_atomically(Path(page_path), [_page(found).encode("utf-8", "backslashreplace")])
+    except OSError as error:
+        raise PlanError(
+            f"The page {page_path!r} cannot be written: {error.strerror}. Pass the path of a file "
+            "in a folder that you may write to."
+        ) from error
+    output.write(f"Wrote {printable(page_path)}.\n")
+
+
+def _inspect(path: str, count: int, reads_all: bool, options: SourceOptions) -> Inspection:
     name = options["format"] = options.get("format") or detect_format(path)
     source = open_source(path, **options)
-    summary = dict(_summarize(name, source, files_of(path)))
-    width = max(map(len, summary))
-    for label, value in summary.items():
-        output.write(f"{label:{width}}  {printable(value)}\n")
-    num_records = min(count, len(source))
-    records = read_records(source, range(num_records)) if num_records else []
-    shows_images = supports_images(output, os.environ)
-    for index, record in enumerate(records):
-        output.write(f"\n[{index}]\n")
-        for line in _format_record(record, shows_images):
-            output.write(f"  {line}\n")
+    refs = files_of(path)
+    num_records = len(source)
+    sample, first = _read_some(source, count)
+    parse = column_parser(sample)
+    summary = (
+        _summarize_all(source, sample)
+        if reads_all and len(sample) < num_records
+        else summarize_table(map(parse, sample))
+    )
+    is_sample = summary.num_records < num_records
+    of_sample = f"sample of {summary.num_records:,} records" if is_sample else "all records"
+    return Inspection(
+        path=path,
+        facts=dict(_facts(name, source, refs, sample)),
+        columns=list(view_columns(summary, find_class_names(source, refs))),
+        of_sample=of_sample,
+        records=[column_parser([record])(record) for record in first],
+    )
 
 
-def _summarize(
-    name: str, source: RandomAccessDataSource[Element], refs: Sequence[FileRef]
+def _read_some(
+    source: RandomAccessDataSource[Element], count: int
+) -> tuple[Sequence[Element], Sequence[Element]]:
+    """Return a sample of the records, and the first ones."""
+    length = len(source)
+    if not length:
+        return [], []
+    sample = read_records(source, spread_indices(length, _SAMPLE_SIZE))
+    return sample, read_records(source, range(min(count, length))) if count else []
+
+
+def _summarize_all(
+    source: RandomAccessDataSource[Element], sample: Sequence[Element]
+) -> TableSummary:
+    parse, total = column_parser(sample), TableSummary(num_records=0, columns={})
+    with progress("Reading", total=len(source), unit="records") as advance:
+        for count, block in blocks_of_source(source):
+            rows = block if isinstance(block, Columns) else map(parse, block)
+            total = total.merge(summarize_table(rows))
+            advance(count)
+    return total
+
+
+def _facts(
+    name: str,
+    source: RandomAccessDataSource[Element],
+    refs: Sequence[FileRef],
+    sample: Sequence[Element],
 ) -> Iterator[tuple[str, str]]:
-    yield "format", name
+    yield "format", f"{name} of tf.train.Example" if are_examples(sample) else name
     total_bytes = sum(ref.size for ref in refs)
     first = f"{refs[0].name}{', ...' if len(refs) > 1 else ''}"
     yield "files", f"{len(refs):,} ({format_size(total_bytes)}): {first}"
     yield "records", f"{len(source):,}"
-    if not len(source):
+    if not sample:
         return
-    sample = read_records(source, sample_indices(len(source), _SAMPLE_SIZE))
     sizes = [estimate_bytes(record) for record in sample]
     of_sample = "" if len(sample) == len(source) else f" (sample of {len(sample)} records)"
     mean = format_size(sum(sizes) / len(sizes))
     yield "sizes", f"{format_size(min(sizes))} to {format_size(max(sizes))}, mean {mean}{of_sample}"
-    parse = column_parser(sample)
-    types = _column_types([parse(record) for record in sample])
-    yield (
-        ("features" if are_examples(sample) else "columns"),
-        ", ".join(f"{column}: {types_of_column}" for column, types_of_column in types.items()),
-    )
 
 
-def _column_types(rows: Sequence[Mapping[str, Element]]) -> dict[str, str]:
-    """Return a description of the types of each column."""
-    found: dict[str, dict[str, None]] = {}
-    for row in rows:
-        for name, value in row.items():
-            found.setdefault(name, {})[_describe_type(value)] = None
-    return {name: " or ".join(_merge_shapes(list(types))) for name, types in found.items()}
+def _print(found: Inspection, contents: Sequence[str], output: TextIO) -> None:
+    width = max(map(len, found.facts))
+    for label, value in found.facts.items():
+        output.write(f"{label:{width}}  {printable(value)}\n")
+    if contents:
+        output.write("\nfolder\n")
+        output.writelines(f"  {line}\n" for line in contents)
+    if found.columns:
+        output.write(f"\ncolumns ({found.of_sample})\n")
+        for line in column_lines(found.columns, encoding=output.encoding):
+            output.write(f"  {line}\n")
+    shows_images = supports_images(output, os.environ)
+    for index, record in enumerate(found.records):
+        view = ElementView(title=f"[{index}]", element=record, decode=None)
+        for line in ("", *view.lines(shows_images=shows_images)):
+            output.write(f"{line}\n")
 
 
-def _describe_type(value: object) -> str:
-    if isinstance(value, np.ndarray):
-        array = cast("AnyArray", value)
-        return f"{array.dtype}[{', '.join(map(str, array.shape))}]"
-    if isinstance(value, np.generic):
-        return str(cast(np.generic, value).dtype)
-    return "null" if value is None else type(value).__name__
-
-
-def _merge_shapes(types: list[str]) -> list[str]:
-    """Merge several shapes of one dtype into one, with `?` for the axes that differ.
-
-    >>> _merge_shapes(["uint8[3, 7]", "uint8[3, 9]", "null"])
-    ['uint8[3, ?]', 'null']
-    """
-    shapes: dict[tuple[str, int], list[list[str]]] = {}
-    merged: list[str] = []
-    for described in types:
-        name, bracket, rest = described.partition("[")
-        sizes = rest.removesuffix("]").split(", ")
-        shapes.setdefault((name, len(sizes) if bracket else -1), []).append(sizes)
-    for (name, num_axes), several in shapes.items():
-        if num_axes < 0:
-            merged.append(name)
-            continue
-        axes = zip(*several, strict=True)
-        sizes = [axis[0] if len(set(axis)) == 1 else "?" for axis in axes]
-        merged.append(f"{name}[{', '.join(sizes)}]")
-    return merged
-
-
-def _format_record(record: Element, shows_images: bool) -> Iterator[str]:
-    """Yield a line for each value of a record, and the lines of its images."""
-    parse = column_parser([record])
-    for name, value in parse(record).items():
-        for path, leaf in leaves_with_paths(value, name):
-            yield printable(f"{path}: {_format_value(leaf)}")
-            if shows_images:
-                yield from _image_lines(leaf)
-
-
-def _format_value(value: object) -> str:
-    if isinstance(value, bytes):
-        content = _describe_image(value) or _shorten(repr(value[:_MAX_VALUE_LENGTH]))
-        return f"{format_size(len(value))}, {content}"
-    if isinstance(value, np.ndarray):
-        array = cast("AnyArray", value)
-        content = ""
-        if array.size and array.dtype.kind in "biuf":
-            content = f", {array.min()} to {array.max()}"
-        if array.ndim == 1 and array.size <= _MAX_LISTED_NUMBERS:
-            content = f" {array.tolist()}"
-        return f"{_describe_type(array)}{content}"
-    if isinstance(value, np.generic):
-        scalar = cast(np.generic, value)
-        return f"{scalar.item()!r} ({scalar.dtype})"
-    return _shorten(repr(value))
-
-
-def _shorten(string: str) -> str:
-    if len(string) <= _MAX_VALUE_LENGTH:
-        return string
-    return f"{string[: _MAX_VALUE_LENGTH - 4]} ..."
-
-
-def _describe_image(data: bytes) -> str | None:
-    """Return the format and size of an encoded image, or `None` for other bytes."""
-    image = _open_image(data)
-    return None if image is None else f"{image.format} image of {image.width} x {image.height}"
-
-
-def _open_image(data: bytes) -> PillowImage | None:
-    if not data.startswith(_IMAGE_MAGIC):
-        return None
-    try:
-        pillow = load_extra("PIL.Image", extra="image", wanted_by="Showing images")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Pillow, about large images
-            return pillow.open(BytesIO(data))
-    except Exception:  # damaged files make Pillow raise anything
-        return None
-
-
-def _image_lines(value: object) -> list[str]:
-    pixels: NDArray[np.uint8] | None = None
-    if isinstance(value, bytes):
-        image = _open_image(value)
-        if image is not None and image.width * image.height <= _MAX_IMAGE_PIXELS:
-            with contextlib.suppress(Exception):  # as above
-                pixels = np.asarray(image.convert("RGB"))
-    elif isinstance(value, np.ndarray):
-        array = cast("AnyArray", value)
-        is_image = array.ndim == 2 or (array.ndim == 3 and array.shape[-1] in (1, 3, 4))
-        if is_image and array.dtype == np.uint8 and min(array.shape[:2]) >= _MIN_IMAGE_SIDE:
-            pixels = array
-    return [] if pixels is None else render_image(pixels, width=_IMAGE_WIDTH).splitlines()
+def _page(found: Inspection) -> str:
+    path = strip_credentials(found.path)
+    title = printable(os.path.basename(path.rstrip("/")) or path)
+    cards = [
+        ElementView(title=f"Record {number:,}", element=record, decode=None).html()
+        for number, record in enumerate(found.records)
+    ]
+    parts = [
+        f"<h1>gristmill inspect</h1>{table(('', ''), list(found.facts.items()), num_text=2)}",
+        f"<h2>Columns ({found.of_sample})</h2>{column_cards(found.columns)}",
+        f'<h2>First records</h2><div class="grid">{"".join(cards)}</div>',
+    ]
+    return page(f"gristmill: {title}", parts)

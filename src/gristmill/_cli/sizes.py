@@ -1,4 +1,4 @@
-"""Parse and format sizes in bytes, such as 256MB."""
+"""Parse sizes in bytes, such as 256MB."""
 
 import argparse
 import re
@@ -16,15 +16,3 @@ def parse_size(string: str) -> int:
     if match is None or not float(match[1]):
         raise argparse.ArgumentTypeError(f"must be a size such as 256MB or 2GB, got {string!r}")
     return int(float(match[1]) * _UNITS[match[2]])
-
-
-def format_size(num_bytes: float) -> str:
-    """Return a size with a unit.
-
-    >>> format_size(12), format_size(1_234_567)
-    ('12 B', '1.2 MB')
-    """
-    for unit in "TGM":
-        if num_bytes >= _UNITS[unit]:
-            return f"{num_bytes / _UNITS[unit]:.1f} {unit}B"
-    return f"{num_bytes / 1000:.1f} kB" if num_bytes >= 1000 else f"{num_bytes:.0f} B"

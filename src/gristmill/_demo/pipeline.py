@@ -1,7 +1,5 @@
 """The data pipeline of the demo, from arrays in memory to batches for JAX. Read this first."""
 
-from collections.abc import Iterable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,8 +33,8 @@ class FlattenAndCast(Map):
 
 def batches(
     images: Pixels, labels: Pixels, *, batch_size: int, shuffle: bool = False, seed: int = 0
-) -> Iterable[Example]:
-    """Return an iterable over one epoch, in batches of images and labels.
+) -> DataLoader:
+    """Return a loader of one epoch, in batches of images and labels.
 
     The last batch may be smaller. The order depends on `seed` alone, and iterating again yields
     the same batches.

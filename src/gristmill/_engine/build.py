@@ -5,18 +5,19 @@ from functools import partial
 from typing import Any
 
 from gristmill._engine.blocks.error_notes import step_name
-from gristmill._engine.executors.processes.executor import PoolSession
+from gristmill._engine.executors.pools.session import PoolSession
 from gristmill._engine.segment import Segment
 from gristmill._engine.settings import Settings
-from gristmill._engine.stages.base import NamedStage, Stage
+from gristmill._engine.stages.base import ClockedStage, MeteredStage, PullMeter, Stage
 from gristmill._engine.stages.batch import stack_steps
 from gristmill._engine.stages.batch_alignment import BatchAlignmentStage
 from gristmill._engine.stages.filter_limits import FilterLimitStage
 from gristmill._engine.stages.rechunk import AdaptiveBlockStage, RechunkStage
+from gristmill._engine.stateful.batching.bucket import BucketStage
 from gristmill._engine.stateful.build import open_stateful
-from gristmill._engine.stateful.custom import CustomStage
-from gristmill._engine.stateful.interleave import InterleaveStage
-from gristmill._engine.stateful.sliced_stream import SlicedStreamStage
+from gristmill._engine.stateful.combine.interleave import InterleaveStage
+from gristmill._engine.stateful.user_streams.custom import CustomStage
+from gristmill._engine.stateful.user_streams.sliced_stream import SlicedStreamStage
 from gristmill._metrics.counters import Counters
 from gristmill._plan.nodes.base import Node, Step
 from gristmill._plan.nodes.combine_streams import InterleaveNode
@@ -101,9 +102,12 @@ def _open_stateful_segment(
     )
     if is_lazy:  # its parents are opened one by one, when the workers already have their plans
         settings = replace(settings, multiprocessing=MultiprocessingOptions())
-    parents = [open_stages(parent, settings, counters) for parent in node.parents]
-    counters.add_steps([node.label, *(step.label for step in steps)])
-    clocks = counters.steps[-len(steps) :] if steps else []
+    below = PullMeter()
+    parents: list[Stage] = [
+        MeteredStage(open_stages(parent, settings, counters), below) for parent in node.parents
+    ]
+    first = counters.add_steps([node.label, *(step.label for step in steps)])
+    clock, *clocks = counters.steps[first : first + 1 + len(steps)]
     num_flat_maps = sum(isinstance(step, FlatMapNode) for step in steps)
     stage: Stage
     if is_lazy:
@@ -114,9 +118,11 @@ def _open_stateful_segment(
         stage = SlicedStreamStage(node, partial(_open_slice, settings), num_flat_maps=num_flat_maps)
     else:
         stage = open_stateful(node, parents, num_flat_maps=num_flat_maps)
+    if isinstance(stage, BucketStage):
+        stage.clock = clock
     if isinstance(stage, CustomStage) and settings.multiprocessing.num_workers:
         stage.use_workers(settings.multiprocessing, settings.worker)
-    stage = NamedStage(stage, node.label)
+    stage = ClockedStage(stage, clock, below)
     if not steps:
         return stage
     rechunked = RechunkStage(stage, policy=settings.policy)
@@ -130,7 +136,7 @@ def _open_uncounted(settings: Settings, plan: Node) -> Stage:
 
 
 def _open_slice(settings: Settings, node: SlicedStreamNode, state: list[Any]) -> Stage:
-    """Return the stage of a slice of a user's stream from a state on, in one worker."""
+    """Return the stage of a slice of a user's stream starting at a state, in one worker."""
     reader = SliceReader(node=node, start=state)
     elements = CustomNode(site=node.site, dataset=reader, name=node.name)
     settings = replace(

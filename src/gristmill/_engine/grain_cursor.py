@@ -15,12 +15,12 @@ yielded, as many are computed again here, as Grain does when it restores the sta
 import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast, final, runtime_checkable
 
 import numpy as np
 
-from gristmill._base.tree import leaves_with_paths
+from gristmill._base.trees.tree import leaves_with_paths
 from gristmill._checkpoint.grain_state import FINISH, is_shuffled_differently
 from gristmill._checkpoint.state import Position
 from gristmill._engine.inline_plan import inline_plan, inline_settings
@@ -28,7 +28,7 @@ from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
 from gristmill._plan.nodes.base import Node, Step
 from gristmill._plan.nodes.combine_streams import InterleaveNode, MixStreamNode, ZipStreamNode
-from gristmill._plan.nodes.dataset import AccessNode
+from gristmill._plan.nodes.dataset import AccessNode, next_index_error
 from gristmill._plan.nodes.hints import HintNode, WorkersNode
 from gristmill._plan.nodes.packing import ConcatSplitNode, PackNode
 from gristmill._plan.nodes.rearrange import ShuffleNode
@@ -84,6 +84,8 @@ class _Translation:
     """Translates the states of a plan, from the top down."""
 
     settings: Settings
+    is_repeated: bool = False
+    """Whether the state is of a later epoch of a repeated stream."""
 
     def cursor(self, node: Node, state: GrainState) -> Cursor:
         """Return the cursor of the highest node of a plan."""
@@ -97,7 +99,7 @@ class _Translation:
                 return self.cursor(node.parent, state)
             case AccessNode():
                 (index,) = _fields(node, state, "next_index")
-                return _at_index(node, _count(node, index))
+                return _at_index(node, index)
             case _:
                 translate = _STAGES.get(type(node))
                 if translate is None:
@@ -159,7 +161,8 @@ class _Translation:
         epoch = _count(node, epoch)
         if node.num_epochs is not None:  # at its end, Grain counts an epoch more
             epoch = min(epoch, node.num_epochs - 1)
-        return ([self.cursor(node.parent, below), epoch],)
+        translation = replace(self, is_repeated=self.is_repeated or epoch > 0)
+        return ([translation.cursor(node.parent, below), epoch],)
 
     def cache(self, node: CacheNode, state: GrainState) -> Cursor:
         below, count, is_filled = _fields(node, state, "parent", "position", "cache_filled")
@@ -241,6 +244,12 @@ class _Translation:
 
     def interleave(self, node: InterleaveNode, state: GrainState) -> Cursor:
         _, slots = _interleaved(node, state)
+        if self.is_repeated and any(state["exhausted"]):
+            # Grain sets this field to 1 at the end of a dataset, and never back to 0.
+            raise StateError(
+                f"The state is from Grain, of {node.label} in a repeated epoch. Datasets that "
+                f"ended in an earlier epoch are marked as ended in this one, too. {FINISH}."
+            )
         if state.get("future_states"):
             raise StateError(
                 f"The state is from Grain, of {node.label} after a change of the number of shards, "
@@ -328,13 +337,10 @@ def _count(node: Node, value: object) -> int:
     return number
 
 
-def _at_index(node: AccessNode, index: int) -> Cursor:
-    if index > node.length():
-        raise _misfit(
-            node,
-            f"Checkpoint `next_index` {index} is out of range for dataset of length "
-            f"{node.length()}",
-        )
+def _at_index(node: AccessNode, value: object) -> Cursor:
+    index = value if isinstance(value, int) and value < 0 else _count(node, value)
+    if not 0 <= index <= node.length():
+        raise next_index_error(index, node.length())
     shuffle = _differing_shuffle(node) if index else None
     if shuffle is not None:
         raise StateError(

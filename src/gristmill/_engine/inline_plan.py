@@ -5,7 +5,7 @@ from dataclasses import replace
 from gristmill._engine.settings import Settings
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.combine_streams import InterleaveNode
-from gristmill._plan.nodes.hints import ReadNode, WorkersNode
+from gristmill._plan.nodes.hints import ReadNode, WorkersNode, all_nodes
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
 
@@ -33,6 +33,32 @@ def inline_plan(plan: Node) -> Node:
     if not plan.parents:
         return plan
     return plan.with_parents([inline_plan(parent) for parent in plan.parents])
+
+
+def asks_for_workers(plan: Node, settings: Settings) -> bool:
+    """Return whether the user wants worker processes, and not only if they turn out to be faster.
+
+    >>> from gristmill import MapDataset, MultiprocessingOptions
+    >>> ds = MapDataset.range(3).to_iter_dataset().mp_prefetch(MultiprocessingOptions(1))
+    >>> iterator = iter(ds)
+    >>> asks_for_workers(ds._plan_node, iterator._settings)
+    True
+    >>> iterator.close()
+    """
+    return any(options.num_workers for options in _worker_options(plan, settings))
+
+
+def wants_profile(plan: Node, settings: Settings) -> bool:
+    """Return whether the user wants to know what worker processes do."""
+    return any(
+        options.num_workers and options.enable_profiling
+        for options in _worker_options(plan, settings)
+    )
+
+
+def _worker_options(plan: Node, settings: Settings) -> list[MultiprocessingOptions]:
+    nodes = [node for node in all_nodes(plan) if isinstance(node, WorkersNode)]
+    return [settings.multiprocessing, *(node.options for node in nodes)]
 
 
 def _inline_interleave(plan: InterleaveNode) -> InterleaveNode:

@@ -1,25 +1,35 @@
 """A running plan with states: what loaders and datasets share."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast, final
 
-from gristmill._base.config import config
+from numpy.typing import NDArray
+
+from gristmill._base.grain.config import config
+from gristmill._checkpoint.excluded_records import Exclusion, excluded_by
 from gristmill._checkpoint.grain_state import as_dataset_state
 from gristmill._checkpoint.mismatch import check_shard
 from gristmill._checkpoint.state import Position, State, decode_state, encode_state
 from gristmill._engine.flat_map_cursor import cursor_after
 from gristmill._engine.grain_cursor import grain_cursor
-from gristmill._engine.inline_plan import inline_plan, inline_settings
+from gristmill._engine.inline_plan import asks_for_workers, inline_plan, inline_settings
+from gristmill._engine.lazy_replay import find_held, find_origins, trace_element
+from gristmill._engine.provenance.origin import Provenance, RecordOrigin
+from gristmill._engine.run_log import RunLog
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import Stream
+from gristmill._plan.breakpoints import calls_breakpoint
 from gristmill._plan.cursor_checks import check_cursor
+from gristmill._plan.exclusion import holds_elements, with_excluded
 from gristmill._plan.nodes.base import Node, RecordsNode
 from gristmill._plan.nodes.sampled import SampleNode
 from gristmill._plan.nodes.stream import CustomStreamNode
 from gristmill._plan.reshard import reshard_plan
 from gristmill._plan.sharding import has_contiguous_shards, shard_of
-from gristmill._plan.traverse import bottom_of
-from gristmill.errors import StateError
+from gristmill._plan.steps_of_records import no_element_at
+from gristmill._plan.traverse import bottom_of, num_outputs_in_leaf, sample_below
+from gristmill.errors import PlanError, ProvenanceError, StateError
 from gristmill.types import Cursor
 
 _MALFORMED = (
@@ -45,8 +55,12 @@ class Run:
         *,
         is_lockstep: bool = False,
     ) -> None:
-        if config.py_debug_mode:
+        if config.py_debug_mode or (
+            not asks_for_workers(plan, settings) and calls_breakpoint(plan)
+        ):
             plan, settings = inline_plan(plan), inline_settings(settings)
+        if config.py_debug_mode:
+            settings = replace(settings, prints_summary=True)
         self._plan = plan
         self._settings = settings
         self._description = description
@@ -54,8 +68,10 @@ class Run:
         self._shard = shard_of(plan)
         self._is_contiguous: bool = has_contiguous_shards(plan)
         self._shard_history: tuple[tuple[Cursor, ...], ...] = ()
+        self._exclusions: tuple[Exclusion, ...] = ()
         self._running = plan
-        self.stream = Stream(plan, settings)
+        self._log = RunLog(plan, settings)
+        self.stream = Stream(plan, settings, self._log)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -64,10 +80,11 @@ class Run:
 
     def bookmark(self) -> Callable[[], dict[str, Any]]:
         """Return a function that returns the state of now, wherever the stream is by then."""
-        find, shard_history, is_contiguous = (
+        find, shard_history, is_contiguous, exclusions = (
             self.stream.bookmark(),
             self._shard_history,
             self._is_contiguous,
+            self._exclusions,
         )
 
         def state() -> dict[str, Any]:
@@ -82,10 +99,50 @@ class Run:
                 shard=self._index_and_count,
                 shard_history=shard_history,
                 is_contiguous=is_contiguous,
+                exclusions=exclusions,
             )
             return encode_state(part, self._description)
 
         return state
+
+    @property
+    def pipeline(self) -> tuple[Node, Settings, Mapping[str, Any]]:
+        """The plan that was given, how it runs, and the description of its states."""
+        return self._plan, self._settings, self._description
+
+    @property
+    def plan(self) -> Node:
+        """The plan that runs: without excluded records, and of what earlier shards left."""
+        return self._running
+
+    @property
+    def is_at_start(self) -> bool:
+        """Whether no element of the stream comes before the position."""
+        start = Stream(self._running, inline_settings(self._settings))
+        try:
+            return _as_lists(start.cursor) == _as_lists(self.stream.cursor)
+        finally:
+            start.close()
+
+    def capture_provenance(self) -> Callable[[], Provenance]:
+        """Return a function that returns the provenance of the present last element."""
+        find, plan = self.stream.bookmark_last(), self._running
+
+        def provenance() -> Provenance:
+            found = find()
+            if found is None:
+                raise ProvenanceError(
+                    "There is no last element: none was taken since the iterator was made, "
+                    "restored, closed or raised an error. Call `next` before `provenance`."
+                )
+            return trace_element(plan, self._settings, *found)
+
+        return provenance
+
+    def origins(self, leaf: NDArray[Any]) -> list[RecordOrigin]:
+        """Return the records at some positions, each perhaps with the numbers of outputs."""
+        rows = leaf.reshape(-1, 1 + num_outputs_in_leaf(self._plan))
+        return find_origins(sample_below(self._running), rows.tolist())
 
     def restore(self, given: Any, *, validates: bool = True) -> None:
         """Continue from a state. One that does not fit raises an error and changes nothing."""
@@ -108,6 +165,7 @@ class Run:
                 )
             self._go_to(state, state.shard_history, state.positions[0])
         elif len(state.positions) == self._shard.shard_count and is_alike:
+            state = _of_shard(state, self._shard.shard_index)
             self._go_to(state, state.shard_history, state.positions[self._shard.shard_index])
         else:
             cursors = tuple(position.cursor for position in state.positions)
@@ -123,6 +181,90 @@ class Run:
                 "checkpoint."
             )
         return encode_state(State(positions=(Position((number,)),), shard=None), self._description)
+
+    def exclude(self, records: Mapping[int, set[int]]) -> None:
+        """Leave more records out, starting at the current position.
+
+        Args:
+            records: Numbers of sources, each with some of its records.
+        """
+        records = {number: some for number, some in records.items() if some}
+        if not records:
+            return
+        if self._is_lockstep:
+            raise PlanError(
+                "Records cannot be excluded from an iterator whose states are of all shards. "
+                "Exclude them from a dataset or loader of which each process reads a shard."
+            )
+        position, exclusions, kept = self.stream.position, self._exclusions, self._exclusions
+        is_anywhere = not holds_elements(self._plan)
+        if is_anywhere:  # from which position on does not matter: one exclusion has all of them
+            before, kept = excluded_by(exclusions), ()
+            records = {n: before.get(n, set()) | records.get(n, set()) for n in before | records}
+        added = Exclusion(
+            records=tuple((number, tuple(sorted(records[number]))) for number in sorted(records)),
+            cursors=None if is_anywhere else (position.cursor,),
+            num_reshards=0 if is_anywhere else len(self._shard_history),
+        )
+        with_excluded(self._plan, added.records, original=self._plan)  # raises if not possible
+        if not is_anywhere:
+            self._check_held(added, position.cursor)
+        state = State(
+            positions=(position,),
+            is_contiguous=self._is_contiguous,
+            exclusions=(*kept, added),
+        )
+        self._go_to(state, self._shard_history, position)
+
+    def _check_held(self, added: Exclusion, cursor: Cursor) -> None:
+        """Raise if a record to be left out is in an element that is held at a cursor."""
+        held = find_held(self._running, self._settings, cursor)
+        for number, records in added.records:
+            found = sorted(held & {(number, record) for record in records})
+            if found:
+                raise PlanError(
+                    f"Record {found[0][1]} cannot be excluded here: it was read before, and a step "
+                    "holds it in a window or in rows that are to come. Exclude it in an earlier "
+                    "checkpoint, or take the element with it first."
+                )
+
+    def records_at(
+        self, steps: Sequence[int], find: Callable[[int], Cursor | None]
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the source and the index of each record of some steps.
+
+        The plan is that before anything was excluded.
+
+        Args:
+            steps: The steps, in order.
+            find: Returns the cursor before a step, or `None` if the elements must be counted.
+
+        Raises:
+            IndexError: The stream ends before a step.
+        """
+        other = Run(self._plan, inline_settings(self._settings), self._description)
+        count = 0
+        try:
+            for step in steps:
+                cursor = find(step)
+                if cursor is not None:
+                    other.go_to(cursor)
+                    count = step
+                while count <= step:
+                    try:
+                        next(other.stream)
+                    except StopIteration:
+                        raise no_element_at(step, count) from None
+                    count += 1
+                for origin in other.capture_provenance()().records:
+                    yield origin.source_number, origin.index
+        finally:
+            other.stream.close()
+
+    def go_to(self, cursor: Cursor) -> None:
+        """Continue from a cursor of the plan."""
+        check_cursor(self._plan, cursor)
+        self._go_to_cursor(cursor)
 
     def go_after(self, num_records: int, outputs: Sequence[int] = ()) -> None:
         """Continue after some records and some outputs of each flat map, bottom up."""
@@ -140,7 +282,10 @@ class Run:
 
     def _go_to_cursor(self, cursor: Cursor) -> None:
         """Continue from a cursor of the whole plan, not of one that continues other shards."""
-        position = Position(cursor)
+        self.go_to_position(Position(cursor))
+
+    def go_to_position(self, position: Position) -> None:
+        """Continue from a position of the whole plan, as an earlier run over it has had."""
         is_contiguous = has_contiguous_shards(self._plan)
         self._go_to(State(positions=(position,), is_contiguous=is_contiguous), (), position)
 
@@ -152,21 +297,21 @@ class Run:
         skipped: Any = (),
     ) -> None:
         plan, stream = self._running, self.stream
-        is_same = shard_history == self._shard_history and (
-            not shard_history or state.is_contiguous == self._is_contiguous
+        is_same = (
+            shard_history == self._shard_history
+            and (not shard_history or state.is_contiguous == self._is_contiguous)
+            and state.exclusions == self._exclusions
         )
         try:
             if not is_same:
-                plan = self._plan
-                if shard_history:
-                    contiguous = state.is_contiguous
-                    plan = reshard_plan(plan, shard_history, self._shard, is_contiguous=contiguous)
+                plan = self._make_plan(state, shard_history)
             if not (is_same and (stream.seeks_at_once or _has_positions(plan))):
-                stream = Stream(plan, self._settings)
+                stream = Stream(plan, self._settings, self._log)
             start = stream.cursor
             if position is None:
                 position = Position(start, tuple((start, record) for record in skipped))
             check_cursor(plan, position.cursor)
+            stream.count_blocks(None)
             stream.seek(position)
         except _MALFORMED as error:
             if isinstance(error, StateError):
@@ -178,11 +323,56 @@ class Run:
         if stream is not self.stream:
             self.stream.close()
             self.stream, self._running, self._shard_history = stream, plan, shard_history
+            self._exclusions = state.exclusions
             self._is_contiguous = state.is_contiguous
+
+    def _make_plan(self, state: State, shard_history: tuple[tuple[Cursor, ...], ...]) -> Node:
+        """Return the plan of what earlier shards left, without the excluded records."""
+
+        def without(plan: Node, number: int, shard: int) -> Node:
+            for one in state.exclusions:
+                if one.num_reshards == number and one.cursors is not None:
+                    check_cursor(plan, one.cursors[shard])
+                    cursor = one.cursors[shard]
+                    plan = with_excluded(plan, one.records, cursor, original=self._plan)
+            return plan
+
+        plan = self._plan
+        for one in state.exclusions:
+            if one.cursors is None:
+                plan = with_excluded(plan, one.records, original=self._plan)
+        if shard_history:
+            plan = reshard_plan(
+                plan,
+                shard_history,
+                self._shard,
+                is_contiguous=state.is_contiguous,
+                change=without,
+            )
+        return without(plan, len(shard_history), 0)
 
     @property
     def _index_and_count(self) -> tuple[int, int]:
         return self._shard.shard_index, self._shard.shard_count
+
+
+def _of_shard(state: State, shard: int) -> State:
+    """Return the state of all shards, with the exclusions of one."""
+    last = len(state.shard_history)
+    own = tuple(
+        replace(one, cursors=one.cursors[shard : shard + 1])
+        if one.cursors is not None and one.num_reshards == last
+        else one
+        for one in state.exclusions
+    )
+    return replace(state, exclusions=own)
+
+
+def _as_lists(cursor: Any) -> Any:
+    """Return a cursor in which tuples are lists, as in one from JSON."""
+    if not isinstance(cursor, list | tuple):
+        return cursor
+    return [_as_lists(item) for item in cast("Sequence[Any]", cursor)]
 
 
 def _has_positions(plan: Node) -> bool:

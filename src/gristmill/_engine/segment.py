@@ -1,19 +1,19 @@
 """Open the stages of one segment of a plan: an executor below the cut, a stage per step above."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import final
 
+from gristmill._base.threads.cores import num_cores
 from gristmill._engine.access.cut import Cut, cut_plan
 from gristmill._engine.access.reader import open_cut
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.executors.inline import InlineExecutor
-from gristmill._engine.executors.processes.executor import PoolSession, ProcessExecutor
-from gristmill._engine.executors.reader_names import with_reader_name
-from gristmill._engine.executors.threads import ThreadExecutor
+from gristmill._engine.executors.pools.executor import PooledExecutor
+from gristmill._engine.executors.pools.session import PoolSession
+from gristmill._engine.executors.threads import ThreadExecutor, with_reader_name
 from gristmill._engine.settings import Settings
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stages.batch import stack_stages
@@ -21,6 +21,7 @@ from gristmill._engine.stages.batch_alignment import SegmentBuilder
 from gristmill._engine.tuning.autotune import AutotunedStage, ExecutionStrategy
 from gristmill._metrics.counters import Counters
 from gristmill._plan.nodes.base import Node
+from gristmill.options import RayOptions
 
 
 @final
@@ -37,9 +38,12 @@ class Segment(SegmentBuilder):
 
     def open(self, *, in_order: bool) -> Stage:
         settings = self.settings
+        if settings.runs_ahead:
+            self.counters.max_threads = max(self.counters.max_threads, settings.read.num_threads)
         num_workers = settings.multiprocessing.num_workers
         if num_workers:
-            self.counters.executor = "processes"
+            is_remote = isinstance(settings.worker, RayOptions)
+            self.counters.executor = "ray" if is_remote else "processes"
             return self._open_processes(num_workers, in_order=in_order)[0]
         cut = self._cut(in_order=in_order)
         inline = self._stack(cut, InlineExecutor(self._reader(cut), policy=settings.policy))
@@ -82,7 +86,7 @@ class Segment(SegmentBuilder):
 
     def _process_strategies(self, *, in_order: bool) -> list[ExecutionStrategy]:
         """Return a strategy for each number of workers, all cores first. None is open yet."""
-        max_workers = self.settings.policy.max_tried_workers or _num_cores()
+        max_workers = self.settings.policy.max_tried_workers or num_cores()
         return [
             ExecutionStrategy(
                 kind="processes",
@@ -92,7 +96,7 @@ class Segment(SegmentBuilder):
             for size in _powers_of_two(max_workers)[::-1] or [1]
         ]
 
-    def _open_processes(self, num_workers: int, *, in_order: bool) -> tuple[Stage, ProcessExecutor]:
+    def _open_processes(self, num_workers: int, *, in_order: bool) -> tuple[Stage, PooledExecutor]:
         settings = self.settings
         cut = self._cut(in_order=in_order, max_read=settings.num_sent)
         session = settings.session
@@ -103,7 +107,7 @@ class Segment(SegmentBuilder):
                 options=settings.worker,
                 counters=self.counters,
             )
-        executor = ProcessExecutor(
+        executor = PooledExecutor(
             cut,
             session,
             buffer_size=settings.multiprocessing.per_worker_buffer_size,
@@ -141,9 +145,3 @@ def _powers_of_two(maximum: int) -> list[int]:
     """
     powers = [2**exponent for exponent in range(1, maximum.bit_length()) if 2**exponent < maximum]
     return [*powers, maximum] if maximum > 1 else []
-
-
-def _num_cores() -> int:
-    """Return how many cores this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -4,8 +4,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import final
 
-from gristmill._engine.executors.processes.executor import PoolSession
-from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
+from gristmill._engine.executors.pools.keeper import PoolKeeper
+from gristmill._engine.executors.pools.session import PoolSession
 from gristmill._engine.tuning.interpreter_probe import has_interpreter_lock
 from gristmill._engine.tuning.learned import LearnedChoices
 from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
@@ -38,6 +38,8 @@ class Settings:
     """The constants by which the stream adapts to what it measures."""
     learned: LearnedChoices | None = None
     """What earlier iterators have measured."""
+    prints_summary: bool = False
+    """Whether a summary is written to standard error at the end, for debugging."""
     has_interpreter_lock: bool = field(default_factory=has_interpreter_lock)
     """Whether threads take turns, so that only processes use several cores."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import final
 
 from gristmill._checkpoint.skipped_record import SkippedRecord
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.blocks.error_notes import add_note_once
 from gristmill.types import Cursor
 

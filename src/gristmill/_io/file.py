@@ -53,6 +53,13 @@ class File(ABC):
     def local_path(self) -> Path:
         """Return a local path to the same bytes, downloading the file first if necessary."""
 
+    @abstractmethod
+    def check_unchanged(self) -> None:
+        """Raise a `ChangedFileError` if the local file at `local_path()` is another one by now.
+
+        Called before and after each read of a mapped file, so it has to be fast.
+        """
+
     def read_one(self, start: int, stop: int) -> bytes:
         """Return the bytes of one range."""
         return self.read([start], [stop])[0]

@@ -12,11 +12,11 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from gristmill._base.progress import progress
-from gristmill._io.atomic_write import write_atomically
-from gristmill._io.cache import cache_folder
 from gristmill._io.file import INDEX_SUFFIX, File, FileRef
+from gristmill._io.folders.atomic_write import write_atomically
+from gristmill._io.folders.cache import cache_folder
+from gristmill._io.folders.safe_files import read_regular_file
 from gristmill._io.index_checks import are_within, identity_of, is_trusted
-from gristmill._io.safe_files import read_regular_file
 from gristmill.types import AnyArray, Indices
 
 _NAME_PREFIX = "array "
@@ -35,8 +35,9 @@ Header: TypeAlias = Mapping[str, str | int]
 def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[str, AnyArray]:
     """Return the index of a file: the saved one if it is up to date, otherwise a new one.
 
-    A new index is saved beside the file, as `NAME.KIND.gristmill-index`. If that is not possible,
-    it is saved in the user's cache folder. If neither is possible, it is built each time.
+    A new index is saved in the user's cache folder; with `StorageOptions(index_beside_data=True)`,
+    as `NAME.KIND.gristmill-index` beside a local file, if that is possible. Either is used if it
+    exists. If an index cannot be saved, it is built each time.
 
     Args:
         file: The file to index.
@@ -49,16 +50,19 @@ def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[s
         "version": file.ref.version,
         "identity": identity_of(file),
     }
-    paths = _index_paths(file.ref, kind)
-    for path in paths:
+    beside, cached = _path_beside(file.ref, kind), _path_in_cache(file.ref, kind)
+    asks_for_beside = file.ref.storage.index_beside_data
+    for path in [*beside, *cached]:
         saved = _load(path, header, file.ref)
         if saved is not None:
+            if asks_for_beside and path in cached:
+                _save_beside(beside, header, saved)
             return saved
     with progress(f"Indexing {file.ref.name}", total=file.ref.size, unit="B") as advance:
         built = dict(build(_ProgressFile(file, advance)))
-    for path in paths:
-        if _save(path, header, built):
-            break
+    if not (asks_for_beside and _save_beside(beside, header, built)):
+        for path in cached:
+            _save(path, header, built, mode=0o600)  # only for this user: see `is_trusted`
     return built
 
 
@@ -90,21 +94,28 @@ class _ProgressFile(File):
     def local_path(self) -> Path:
         return self._file.local_path()
 
+    def check_unchanged(self) -> None:
+        self._file.check_unchanged()
+
     def _report(self, offset: int) -> None:
         self._advance(max(0, offset - self._reported))
         self._reported = max(offset, self._reported)
 
 
-def _index_paths(ref: FileRef, kind: str) -> list[Path]:
-    """Return where the index of a file may be saved, best first."""
+def _path_beside(ref: FileRef, kind: str) -> list[Path]:
+    """Return where an index may be beside its file: nowhere, if the file is in a store."""
     path = Path(ref.path)
-    beside = [path.with_name(f"{path.name}.{kind}{INDEX_SUFFIX}")] if ref.is_local else []
+    return [path.with_name(f"{path.name}.{kind}{INDEX_SUFFIX}")] if ref.is_local else []
+
+
+def _path_in_cache(ref: FileRef, kind: str) -> list[Path]:
+    """Return where an index may be in the cache folder: nowhere, if the user has none."""
     try:
         folder = cache_folder() / "indexes"
     except OSError:  # no folder that belongs to this user alone
-        return beside
-    address = str(path.absolute()) if ref.is_local else ref.path
-    return [*beside, folder / f"{_hash(address, kind)}{INDEX_SUFFIX}"]
+        return []
+    address = str(Path(ref.path).absolute()) if ref.is_local else ref.path
+    return [folder / f"{_hash(address, kind)}{INDEX_SUFFIX}"]
 
 
 def _hash(path: str, kind: str) -> str:
@@ -141,7 +152,12 @@ def _parse(body: "memoryview[int]") -> dict[str, AnyArray]:
         return {name.removeprefix(_NAME_PREFIX): arrays[name] for name in arrays.files}
 
 
-def _save(path: Path, header: Header, arrays: Arrays) -> bool:
+def _save_beside(paths: list[Path], header: Header, arrays: Arrays) -> bool:
+    """Write an index beside its file, for all users; return whether that was possible."""
+    return any(_save(path, header, arrays, mode=0o666) for path in paths)
+
+
+def _save(path: Path, header: Header, arrays: Arrays, *, mode: int) -> bool:
     """Write an index atomically; return whether that was possible."""
     body = io.BytesIO()
     named: dict[str, Any] = {f"{_NAME_PREFIX}{name}": array for name, array in arrays.items()}
@@ -149,7 +165,7 @@ def _save(path: Path, header: Header, arrays: Arrays) -> bool:
     checksum = zlib.crc32(body.getbuffer()).to_bytes(4, "little")
     content = [_MAGIC, json.dumps(header).encode(), b"\n", checksum, body.getbuffer()]
     try:
-        write_atomically(path, content)
+        write_atomically(path, content, mode=mode)
     except OSError:
         return False
     return True

@@ -35,6 +35,8 @@ def find_local(path: str, storage: StorageOptions) -> FileRef:
         found = os.stat(path)
     except OSError as error:
         raise as_file_error(error, path) from None
+    except ValueError as error:  # a zero byte, or a character that cannot be encoded
+        raise MissingFileError(f"No file can have this path: {error}.", path=path) from None
     if stat.S_ISDIR(found.st_mode):
         raise folder_error(path)
     if not stat.S_ISREG(found.st_mode):  # has no known end, and opening it may block indefinitely
@@ -105,9 +107,10 @@ class LocalFile(File):
             self._descriptor = os.open(ref.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise as_file_error(error, ref.path) from None
+        self._size, self._time_ns = ref.size, int(ref.version)
         # Closed with the last reference: another thread that still reads holds one.
         weakref.finalize(self, os.close, self._descriptor)
-        self._check_unchanged()
+        self.check_unchanged()
 
     @property
     def ref(self) -> FileRef:
@@ -119,17 +122,17 @@ class LocalFile(File):
             self._pread(start, stop - start)
             for start, stop in zip(merged.starts, merged.stops, strict=True)
         ]
-        self._check_unchanged()  # after reading, to notice changes during the read
+        self.check_unchanged()  # after reading, to notice changes during the read
         return split_merged(merged, data, starts, stops)
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         end = self._ref.size if stop is None else stop
         for begin in range(start, end, CHUNK_BYTES):
             yield self._pread(begin, min(CHUNK_BYTES, end - begin))
-            self._check_unchanged()
+            self.check_unchanged()
 
     def local_path(self) -> Path:
-        self._check_unchanged()
+        self.check_unchanged()
         return Path(self._ref.path)
 
     def _pread(self, start: int, count: int) -> bytes:
@@ -143,12 +146,12 @@ class LocalFile(File):
         except OSError as error:
             raise as_file_error(error, self._ref.path) from None
         if len(data) < count:
-            self._check_unchanged()
+            self.check_unchanged()
             end = start + len(data)
             raise truncated_error(self._ref, start=start, stop=start + count, end=end)
         return data
 
-    def _check_unchanged(self) -> None:
+    def check_unchanged(self) -> None:
         now = os.fstat(self._descriptor)
-        if now.st_size != self._ref.size or str(now.st_mtime_ns) != self._ref.version:
+        if now.st_size != self._size or now.st_mtime_ns != self._time_ns:
             raise changed_error(self._ref)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, final
 
 from gristmill._io.file import File, FileRef
-from gristmill._io.lazy_remote import open_remote
 from gristmill._io.local import LocalFile
+from gristmill._io.stores.lazy_remote import open_remote
 
 MAX_OPEN_FILES = 256
 """Per source. The usual limit of a process is 1,024 open files."""
@@ -63,10 +63,17 @@ class OpenFiles:
     ...     _ = file.write(b"some bytes"), file.flush()
     ...     OpenFiles(find_files(file.name))[0].read_one(5, 10)
     b'bytes'
+
+    Args:
+        refs: The files.
+        open_ref: How to open one. Can be pickled.
     """
 
-    def __init__(self, refs: Sequence[FileRef]) -> None:
+    def __init__(
+        self, refs: Sequence[FileRef], open_ref: Callable[[FileRef], File] = open_file
+    ) -> None:
         self.refs: tuple[FileRef, ...] = tuple(refs)
+        self._open_ref = open_ref
         self._reset()
 
     def __len__(self) -> int:
@@ -78,8 +85,8 @@ class OpenFiles:
         return self._open[number]
 
     def _reset(self) -> None:
-        self._open = LruCache(lambda number: open_file(self.refs[number]))
+        self._open = LruCache(lambda number: self._open_ref(self.refs[number]))
         self._pid = os.getpid()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return OpenFiles, (self.refs,)
+        return OpenFiles, (self.refs, self._open_ref)

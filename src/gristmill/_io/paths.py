@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from gristmill._io.braces import expand_braces
 from gristmill._io.file import INDEX_SUFFIX, FileRef
-from gristmill._io.lazy_remote import find_remote, find_remote_folder, find_remote_pattern
 from gristmill._io.local import as_file_error, find_local
-from gristmill.errors import MissingFileError, PlanError, PlanTypeError
+from gristmill._io.stores.lazy_remote import find_remote, find_remote_folder, find_remote_pattern
+from gristmill.errors import FileError, MissingFileError, PlanError, PlanTypeError
 from gristmill.options import StorageOptions
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""A path or address, or several. Each may be a pattern with `*`."""
+"""A path or address, or several. Each may be a pattern with `*`, or with ranges in braces."""
 
 
 def find_files(paths: Paths, storage: StorageOptions | None = None) -> tuple[FileRef, ...]:
@@ -42,6 +43,22 @@ def find_file(path: str | os.PathLike[str], storage: StorageOptions | None = Non
     if len(found) > 1:
         raise PlanError(f"`path` must be one file, and {_as_string(path)!r} matches {len(found)}.")
     return found[0]
+
+
+def find_named(
+    folder: str, names: Sequence[str], storage: StorageOptions | None = None
+) -> tuple[FileRef, ...]:
+    """Return files in a folder by their names, of which none is a pattern.
+
+    Args:
+        folder: The path or URL of the folder.
+        names: The paths of the files in it.
+        storage: How remote files are read.
+    """
+    options = storage or StorageOptions()
+    find = find_remote if _is_remote(folder) else find_local
+    root = folder if _is_remote(folder) else _local_path(folder)
+    return tuple(find(f"{root}/{name}", options) for name in names)
 
 
 def find_folder(
@@ -100,11 +117,16 @@ def _local_path(path: str) -> str:
 
 
 def _expand(path: str, storage: StorageOptions) -> list[FileRef]:
-    if _is_remote(path):
+    is_remote = _is_remote(path)
+    if not is_remote:
+        path = _local_path(path)
+        if _exists(path):  # even if its name looks like a pattern
+            return [find_local(path, storage)]
+    expanded = expand_braces(path)
+    if len(expanded) > 1:
+        return [ref for one in expanded for ref in _expand(one, storage)]
+    if is_remote:
         return _expand_remote(path, storage)
-    path = _local_path(path)
-    if _exists(path):  # even if its name looks like a pattern
-        return [find_local(path, storage)]
     if not glob.has_magic(path):
         raise MissingFileError(f"There is no such file.{_suggest(path)}", path=path)
     found = sorted(
@@ -120,10 +142,27 @@ def _expand(path: str, storage: StorageOptions) -> list[FileRef]:
 def _expand_remote(address: str, storage: StorageOptions) -> list[FileRef]:
     if "*" not in address:
         return [find_remote(address, storage)]
-    found = find_remote_pattern(address, storage)
+    if not is_http(address):
+        found = find_remote_pattern(address, storage)
+    else:
+        try:
+            found = find_remote_pattern(address, storage)  # some servers list files on a page
+        except FileError:
+            found = []
+        if not found:
+            raise MissingFileError(
+                "An HTTP server cannot list its files, so the pattern matches no file. Pass a list "
+                "of addresses, or write the numbers in braces, such as `train-{0000..0099}.tar`.",
+                path=address,
+            )
     if not found:
         raise MissingFileError("The pattern matches no file. Check the address.", path=address)
     return found
+
+
+def is_http(address: str) -> bool:
+    """Return whether an address is one of HTTP."""
+    return address.startswith(("http://", "https://"))
 
 
 def _exists(path: str) -> bool:
@@ -132,7 +171,7 @@ def _exists(path: str) -> bool:
         os.lstat(path)
     except PermissionError as error:
         raise as_file_error(error, path) from None
-    except OSError:
+    except (OSError, ValueError):  # a path that no file system can have
         return False
     return True
 

@@ -4,24 +4,52 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
+from gristmill._base.format_numbers import format_seconds
+
 if TYPE_CHECKING:
     from gristmill._metrics.stats import Stats, StepStats
 
 BottleneckKind: TypeAlias = Literal[
-    "consumer", "waiting", "computing", "interpreter", "in order", "transfer", "overhead"
+    "consumer",
+    "waiting",
+    "computing",
+    "interpreter",
+    "in order",
+    "transfer",
+    "device",
+    "other hosts",
+    "overhead",
 ]
 
 CONSUMER_SHARE = 0.5
 """The caller is the bottleneck if it is busy for this share of the time."""
 
+LITTLE_WAITING = 0.1
+"""If the caller waits for less than this share of the time, a faster pipeline gains little."""
+
+WITHOUT_CORE_RATIO = 0.5
+"""Waiting for a core is named if it is more than this, compared with the time on a core."""
+
 OVERHEAD_SHARE = 0.25
 """If the steps take less than this share of the time that the caller waited, no step is slow."""
 
-CONTENDED_SHARE = 0.3
-"""Minimum share of their time that steps wait for the interpreter lock if it is the bottleneck."""
+CONTENDED_SHARE = 0.4
+"""Minimum share of their time that steps wait for the interpreter lock if it is the bottleneck.
+
+At a load of 18 on two cores, 0.51 to 0.59 was measured for threads that hold it, and 0.23 to 0.31
+for native code that releases it, where waiting for a core is taken for waiting for the lock."""
+
+WAITING_SHARE = 2 / 3
+"""Minimum share of the time of a step, apart from the lock, that it waits if it waits for data. On
+the same machine, 0.51 to 0.61 of the time of native code was taken for that; a read that waits has
+more than 0.9."""
 
 MAX_CORES_WITH_LOCK = 1.25
 """Maximum number of cores that steps use if the lock is the bottleneck: its holders share one."""
+
+
+FEED_SHARE = 0.5
+"""Placing batches, or other hosts, are the bottleneck if they take this share of the time."""
 
 
 @final
@@ -40,7 +68,9 @@ class Bottleneck:
     - `"interpreter"`: a step that holds the interpreter lock, which other threads wait for;
     - `"in order"`: a step that runs on one block after the other, however many workers there are;
     - `"transfer"`: workers that copy their results into shared memory;
-    - `"overhead"`: none of these, such as starting workers, or placing batches on devices."""
+    - `"device"`: placing batches on devices;
+    - `"other hosts"`: other processes of the job, which have no batch yet;
+    - `"overhead"`: none of these, such as starting workers, or handing over small elements."""
     step: str = ""
     """The name of the step, as in `Stats.steps`, if it is one."""
     explanation: str
@@ -59,19 +89,19 @@ def find_bottleneck(stats: "Stats") -> Bottleneck | None:
         return Bottleneck(
             kind="consumer",
             explanation=f"Your code was busy for {busy_s / stats.elapsed_s:.0%} of the time.",
-            remedy="A faster pipeline gains little.",
+            remedy=_limit_of_gains(stats),
         )
+    if stats.host_wait_s > FEED_SHARE * stats.elapsed_s:
+        return _other_hosts(stats)
+    if stats.place_s > FEED_SHARE * stats.elapsed_s:
+        return _device(stats)
     num_parallel = max(1, stats.num_workers or stats.num_threads)
     in_order_s = sum([step.in_order_s for step in stats.steps])
     parallel_s = stats.busy_s / num_parallel
-    if in_order_s + parallel_s < OVERHEAD_SHARE * stats.waited_s:
-        return Bottleneck(
-            kind="overhead",
-            explanation=f"All steps together account for {in_order_s + parallel_s:.2f} s of the "
-            f"{stats.waited_s:.2f} s that your code waited.",
-            remedy="Starting workers or placing batches on devices takes longer. Measure a longer "
-            "run, or use fewer workers.",
-        )
+    steps_s = sum([step.elapsed_s for step in stats.steps]) - in_order_s + stats.transfer_s
+    accounted_s = in_order_s + steps_s / num_parallel
+    if accounted_s < OVERHEAD_SHARE * stats.waited_s:
+        return _overhead(stats, accounted_s)
     if is_lock_contended(stats):
         step = max(stats.steps, key=lambda step: step.cpu_s)
         if step.in_order_s < 0.5 * step.elapsed_s:
@@ -81,12 +111,29 @@ def find_bottleneck(stats: "Stats") -> Bottleneck | None:
     if stats.transfer_s > 0.5 * stats.busy_s:
         return Bottleneck(
             kind="transfer",
-            explanation=f"Workers copied results for {stats.transfer_s:.2f} s of the "
-            f"{stats.busy_s:.2f} s that they were busy.",
+            explanation=f"Workers copied results for {format_seconds(stats.transfer_s)} of the "
+            f"{format_seconds(stats.busy_s)} that they were busy.",
             remedy="Return fewer bytes from the workers, for example uint8 instead of float32, and "
             "large arrays instead of many small objects.",
         )
     return _step(stats.steps, stats)
+
+
+def _overhead(stats: "Stats", accounted_s: float) -> Bottleneck:
+    """Return the bottleneck of a run that waited for longer than its steps took."""
+    is_starting = stats.first_wait_s > 0.5 * stats.waited_s
+    return Bottleneck(
+        kind="overhead",
+        explanation=f"All steps together account for {format_seconds(accounted_s)} of the "
+        f"{format_seconds(stats.waited_s)} that your code waited, of which "
+        f"{format_seconds(stats.first_wait_s)} passed before the first element.",
+        remedy=(
+            "Starting workers takes longer. Measure a longer run, or use fewer workers."
+            if is_starting
+            else "Handing over the elements takes longer. Batch them in the pipeline, or use fewer "
+            "workers."
+        ),
+    )
 
 
 def is_lock_contended(stats: "Stats") -> bool:
@@ -104,7 +151,9 @@ def is_lock_contended(stats: "Stats") -> bool:
 def _step(steps: Sequence["StepStats"], stats: "Stats") -> Bottleneck:
     """Return the step that takes longest, apart from waiting for the interpreter lock."""
     step = max(steps, key=lambda step: step.elapsed_s - step.interpreter_wait_s)
-    if step.waited_s > 0.5 * (step.elapsed_s - step.interpreter_wait_s):
+    if step.in_order_s > 0.5 * step.elapsed_s:
+        return _in_order(step, stats)
+    if step.waited_s > WAITING_SHARE * (step.elapsed_s - step.interpreter_wait_s):
         return Bottleneck(
             kind="waiting",
             step=step.name,
@@ -114,7 +163,8 @@ def _step(steps: Sequence["StepStats"], stats: "Stats") -> Bottleneck:
     return Bottleneck(
         kind="computing",
         step=step.name,
-        explanation=f"{step.name!r} computes: {step.cpu_s:.2f} s on a core.",
+        explanation=f"{step.name!r} computes: {format_seconds(step.cpu_s)} on a core"
+        f"{_without_core(step)}.",
         remedy=(
             f"Use more than {stats.num_workers} workers if there are more cores, or make the step "
             "cheaper."
@@ -127,6 +177,8 @@ def _step(steps: Sequence["StepStats"], stats: "Stats") -> Bottleneck:
 def _more_waits(stats: "Stats") -> str:
     if stats.num_workers:
         return "Use more `ReadOptions.num_threads`, which each worker has, or more workers."
+    if 0 < stats.num_threads < stats.max_threads:
+        return f"Up to {stats.max_threads} threads are allowed, and tried while your code waits."
     if stats.num_threads:
         return f"Use more than {stats.num_threads} `ReadOptions.num_threads`."
     return "Let threads wait at the same time: `ReadOptions(num_threads=16)`."
@@ -137,8 +189,8 @@ def _interpreter(step: "StepStats", stats: "Stats") -> Bottleneck:
     return Bottleneck(
         kind="interpreter",
         step=step.name,
-        explanation=f"{step.name!r} holds the interpreter lock: threads waited {waited_s:.2f} s "
-        "for it.",
+        explanation=f"{step.name!r} holds the interpreter lock: threads waited "
+        f"{format_seconds(waited_s)} for it.",
         remedy=(
             "Use more workers, with fewer `ReadOptions.num_threads` in each."
             if stats.num_workers
@@ -151,12 +203,44 @@ def _in_order(step: "StepStats", stats: "Stats") -> Bottleneck:
     return Bottleneck(
         kind="in order",
         step=step.name,
-        explanation=f"{step.name!r} runs on one block after the other, for {step.in_order_s:.2f} s "
-        f"of {stats.elapsed_s:.2f} s.",
+        explanation=f"{step.name!r} runs on one block after the other, for "
+        f"{format_seconds(step.in_order_s)} of {format_seconds(stats.elapsed_s)}.",
         remedy="Make it cheaper, or move it below the step that needs the elements in order, so "
         "that it runs in parallel.",
     )
 
 
+def _other_hosts(stats: "Stats") -> Bottleneck:
+    return Bottleneck(
+        kind="other hosts",
+        explanation=f"Other processes of the job had no batch yet for "
+        f"{format_seconds(stats.host_wait_s)} of {format_seconds(stats.elapsed_s)}.",
+        remedy="Find the slowest process: its own statistics name another bottleneck.",
+    )
+
+
+def _device(stats: "Stats") -> Bottleneck:
+    return Bottleneck(
+        kind="device",
+        explanation=f"Placing batches on devices took {format_seconds(stats.place_s)} "
+        f"of {format_seconds(stats.elapsed_s)}.",
+        remedy="Feed fewer bytes, for example uint8 instead of float32, and dtypes that JAX does "
+        "not convert.",
+    )
+
+
 def _share(step: "StepStats") -> str:
-    return f"{step.waited_s:.2f} s of {step.elapsed_s:.2f} s"
+    return f"{format_seconds(step.waited_s)} of {format_seconds(step.elapsed_s)}"
+
+
+def _without_core(step: "StepStats") -> str:
+    """Return what to add about a step that waited for a core for long."""
+    if step.core_wait_s < WITHOUT_CORE_RATIO * step.cpu_s:
+        return ""
+    return f", and {format_seconds(step.core_wait_s)} without one, because all cores were busy"
+
+
+def _limit_of_gains(stats: "Stats") -> str:
+    if stats.waited_share < LITTLE_WAITING:
+        return "A faster pipeline gains little."
+    return f"A faster pipeline brings at most {1.0 / (1.0 - stats.waited_share):.1f}x."

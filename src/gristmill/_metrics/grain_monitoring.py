@@ -15,7 +15,11 @@ Number: TypeAlias = float | int
 @final
 @enum.unique
 class Units(enum.Enum):
-    """Units of a metric."""
+    """Units of a metric.
+
+    >>> Metadata("Time to decode.", units=Units.SECONDS).units.name
+    'SECONDS'
+    """
 
     SECONDS = enum.auto()
     MILLISECONDS = enum.auto()
@@ -29,6 +33,9 @@ class Units(enum.Enum):
 class Metadata:
     """What a metric means: a description, and any other attributes.
 
+    >>> Metadata("Records read.", owner="me")
+    Metadata(description='Records read.', owner='me')
+
     Args:
         description: What the metric measures.
         **kwargs: Further attributes, such as `units`.
@@ -38,10 +45,17 @@ class Metadata:
         self.description = description
         vars(self).update(kwargs)
 
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"Metadata({shown})"
+
 
 @final
 class Bucketer:
     """How the values of an `EventMetric` are grouped. It is stored and not used.
+
+    >>> Bucketer.PowersOf(2.0)
+    Bucketer(2.0, bucketer_type='PowersOf')
 
     Args:
         *args: Parameters of the kind of buckets.
@@ -53,6 +67,9 @@ class Bucketer:
         self.args = args
         self.kwargs = kwargs
         self.type = bucketer_type
+
+    def __repr__(self) -> str:
+        return f"Bucketer({', '.join(map(repr, self.args))}, bucketer_type={self.type!r})"
 
     @staticmethod
     def PowersOf(base: float) -> "Bucketer":  # noqa: N802 - as in Grain
@@ -71,6 +88,9 @@ class _Values:
         self.name = name
         self._lock = threading.Lock()
         self._values: defaultdict[tuple[Any, ...], Any] = defaultdict(int)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
 
     def Get(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802 - as in Grain
         """Return the value for the given values of the fields.
@@ -206,11 +226,18 @@ class EventMetric(_Values):
 
 
 def get_monitoring_root() -> None:
-    """Return `None`, as Grain does: metrics have no common root."""
+    """Return `None`, as Grain does: metrics have no common root.
+
+    >>> get_monitoring_root() is None
+    True
+    """
 
 
 def setup_telemetry() -> None:
-    """Do nothing. In Grain it starts a server for Prometheus, if the environment asks for one."""
+    """Do nothing. In Grain it starts a server for Prometheus, if the environment asks for one.
+
+    >>> setup_telemetry()
+    """
 
 
 _bytes_read = Counter("/grain/python/data_sources/bytes_read")
@@ -228,6 +255,8 @@ def record_bytes_read_and_latency(
 ) -> None:
     """Record what reading from a source took.
 
+    >>> record_bytes_read_and_latency("train", num_bytes=4096, latency_ns=1500, num_reads=1)
+
     Args:
         source: The name of the source.
         num_bytes: The number of bytes that were read.
@@ -242,6 +271,8 @@ def record_bytes_read_and_latency(
 def record_framework_type(framework_type: str) -> None:
     """Count a use of gristmill.
 
+    >>> record_framework_type("maxtext")
+
     Args:
         framework_type: What uses it.
     """
@@ -250,6 +281,8 @@ def record_framework_type(framework_type: str) -> None:
 
 def record_autotune_node_throughput(node_name: str, throughput: float) -> None:
     """Record the throughput of a step.
+
+    >>> record_autotune_node_throughput("decode", 1250.0)
 
     Args:
         node_name: The name of the step.
@@ -260,6 +293,8 @@ def record_autotune_node_throughput(node_name: str, throughput: float) -> None:
 
 def record_autotune_parameter(node_name: str, name: str, value: float) -> None:
     """Record a parameter of a step.
+
+    >>> record_autotune_parameter("decode", "num_threads", 4)
 
     Args:
         node_name: The name of the step.
@@ -272,6 +307,8 @@ def record_autotune_parameter(node_name: str, name: str, value: float) -> None:
 def record_autotune_usl_coeff(node_name: str, name: str, value: float) -> None:
     """Record a coefficient of the scalability of a step.
 
+    >>> record_autotune_usl_coeff("decode", "contention", 0.1)
+
     Args:
         node_name: The name of the step.
         name: The name of the coefficient.
@@ -283,6 +320,8 @@ def record_autotune_usl_coeff(node_name: str, name: str, value: float) -> None:
 def record_autotune_optimization_latency(latency_ms: float) -> None:
     """Record how long tuning took.
 
+    >>> record_autotune_optimization_latency(12.5)
+
     Args:
         latency_ms: The time, in milliseconds.
     """
@@ -291,6 +330,8 @@ def record_autotune_optimization_latency(latency_ms: float) -> None:
 
 def set_debug_server_ports(ports: list[int]) -> None:
     """Record the ports of debug servers.
+
+    >>> set_debug_server_ports([8080])
 
     Args:
         ports: The ports.

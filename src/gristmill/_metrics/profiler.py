@@ -1,7 +1,7 @@
 """Names for the engine's work in `jax.profiler` traces, without importing JAX."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
@@ -35,3 +35,21 @@ def named(name: str, function: Callable[P, T]) -> Callable[P, T]:
             return function(*arguments, **keywords)
 
     return call
+
+
+def mark_steps(worker: str, steps: Iterable[tuple[str, float]]) -> None:
+    """Mark in a session of `jax.profiler` that a worker has computed a block, and what that took.
+
+    A session cannot record other processes on all platforms, nor events of the past. So the mark is
+    at the moment when the block arrives, on the thread that collects it, and has the milliseconds
+    of each step as metadata.
+
+    Args:
+        worker: The name of the worker.
+        steps: The names of its steps, and the seconds that they took.
+    """
+    profiler: Any = sys.modules.get("jax.profiler")
+    if profiler is not None and profiler.TraceAnnotation.is_enabled():
+        metadata = {name: f"{1e3 * seconds:.3f} ms" for name, seconds in steps}
+        with profiler.TraceAnnotation(f"gristmill: {worker}", **metadata):
+            pass

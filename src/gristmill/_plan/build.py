@@ -1,12 +1,14 @@
 """Make the nodes of a plan from the operations that the user lists."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gristmill._base.call_site import warn_user
 from gristmill._base.checks import as_int
+from gristmill._data.batching.buckets import BucketByLength
 from gristmill._data.sampling.samplers import BlockSampler
 from gristmill._data.transforms.base import (
     Batch,
@@ -25,8 +27,11 @@ from gristmill._data.transforms.operations import (
     MapOperation,
     RandomMapOperation,
 )
+from gristmill._data.transforms.stream_operations import Scan, Unbatch, Window
 from gristmill._plan.nodes.base import Node, name_of, stable_repr
+from gristmill._plan.nodes.origin_leaf import OriginLeafNode
 from gristmill._plan.nodes.record_operations import OperationsNode, PackBatchesNode
+from gristmill._plan.nodes.sampled import SampleNode
 from gristmill._plan.nodes.steps import (
     BatchNode,
     FilterNode,
@@ -35,6 +40,7 @@ from gristmill._plan.nodes.steps import (
     MapWithIndexNode,
     RandomMapNode,
 )
+from gristmill._plan.nodes.stream import CountedMapNode, StatefulNode
 from gristmill._plan.record_operations import (
     PacksAndBatches,
     RunOperation,
@@ -42,9 +48,31 @@ from gristmill._plan.record_operations import (
     first_over_records,
     own_operation,
 )
-from gristmill._plan.traverse import bottom_of, sample_of, steps_of
+from gristmill._plan.stream_operations import with_stream_operation
+from gristmill._plan.traverse import bottom_of, missing_batch, num_flat_maps, sample_of
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import Element
+
+
+def with_origins(plan: Node) -> Node:
+    """Return a plan whose elements have a leaf with the position of their record.
+
+    The leaf is added to the batches, or to the elements below packing and other steps that hold
+    elements; without both, to the elements themselves.
+    """
+    steps, node = list[Node](), plan
+    while not isinstance(node, SampleNode):
+        steps.append(node)
+        (node,) = node.parents
+    is_added = False
+    for step in reversed(steps):
+        if isinstance(step, BatchNode) and not is_added:
+            node, is_added = replace(step, parent=node, adds_origins=True), True
+            continue
+        if isinstance(step, StatefulNode) and not is_added:
+            node, is_added = OriginLeafNode(site=plan.site, parent=node), True
+        node = step.with_parents([node])
+    return node if is_added else OriginLeafNode(site=plan.site, parent=node)
 
 
 def with_operations(parent: Node, operations: Sequence[object], *, site: str) -> Node:
@@ -61,7 +89,7 @@ def with_operations(parent: Node, operations: Sequence[object], *, site: str) ->
         if run is None:
             raise _not_an_operation(operation, number)
         runs.append(run)
-    if _has_flat_map(parent):
+    if num_flat_maps(parent):
         raise PlanError(
             f"`operations[{first}]`, {name_of(operations[first])}, follows a FlatMap and takes an "
             "iterator of records, but the outputs of a FlatMap have no metadata of their own. Put "
@@ -119,7 +147,9 @@ def _map(
 
 
 def _map_with_index(parent: Node, operation: MapWithIndex, site: str) -> Node:
-    return MapWithIndexNode(
+    # A stage that holds elements numbers them from where it resumes, not from the start.
+    kind = CountedMapNode if isinstance(bottom_of(parent), StatefulNode) else MapWithIndexNode
+    return kind(
         site=site, parent=parent, name=name_of(operation), function=operation.map_with_index
     )
 
@@ -130,11 +160,17 @@ def _random_map(
     operation: object,
     site: str,
 ) -> Node:
-    sample, name = sample_of(parent), name_of(operation)
+    name, bottom = name_of(operation), bottom_of(parent)
+    if isinstance(bottom, StatefulNode):
+        raise PlanError(
+            f"RandomMap {name} follows {bottom.label}, whose elements are not those of one record "
+            "and have no generator. Put it before, or use a dataset."
+        )
+    sample = sample_of(parent)
     if isinstance(sample.sampler, BlockSampler):
         if sample.seed is None:
             raise PlanError(f"RandomMap {name} needs a seed. Pass `seed=` to the sampler.")
-    elif _has_flat_map(parent):
+    elif num_flat_maps(parent):
         raise PlanError(
             f"RandomMap {name} follows a FlatMap, whose outputs would share the one generator that "
             "your sampler sets for a record. Put it before the FlatMap, or use `IndexSampler`."
@@ -164,12 +200,9 @@ def _batch(parent: Node, batch: Batch, site: str) -> Node:
         drop_remainder=batch.drop_remainder,
         function=batch.batch_fn,
     )
-    most = _most_elements(parent)
-    if batch.drop_remainder and most < batch.batch_size:
-        warn_user(
-            f"There will be no batch: `drop_remainder` needs {batch.batch_size} elements, there "
-            f"are at most {most}. Use a smaller `batch_size`, or keep the remainder."
-        )
+    problem = missing_batch(node)
+    if problem is not None:
+        warn_user(problem)
     return node
 
 
@@ -181,18 +214,6 @@ def _pack(parent: Node, operation: PacksAndBatches, site: str) -> Node:
         size=as_int("batch_size", operation.batch_size, minimum=1),
         max_documents=operation.max_sequences_per_bin,
     )
-
-
-def _most_elements(plan: Node) -> int:
-    """Return the number of elements if no filter removes any, or `ENDLESS` after packing."""
-    most = bottom_of(plan).length()
-    for step in steps_of(plan):
-        most = step.max_outputs(most)
-    return most
-
-
-def _has_flat_map(plan: Node) -> bool:
-    return any(isinstance(step, FlatMapNode) for step in steps_of(plan))
 
 
 _BUILDERS: list[tuple[type[Any], Callable[[Node, Any, str], Node]]] = [
@@ -218,4 +239,8 @@ _BUILDERS: list[tuple[type[Any], Callable[[Node, Any, str], Node]]] = [
     ),
     (FlatMap, _flat_map),
     (PacksAndBatches, _pack),
+    *[
+        (kind, lambda parent, op, site: with_stream_operation(parent, op, site=site))
+        for kind in (BucketByLength, Scan, Unbatch, Window)
+    ],
 ]

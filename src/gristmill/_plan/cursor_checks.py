@@ -2,21 +2,25 @@
 
 A state comes from a file, which anyone may have written. A cursor that passes can be restored
 without a `TypeError` later, and in bounded time and memory. The state of a user's own iterator is
-not checked: only that iterator knows its form.
+not checked, and neither is what a scan carries: only the user's code knows its form.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from gristmill._base.trees.json_values import decode_value
 from gristmill._plan.nodes.base import Node, RecordsNode, Step
+from gristmill._plan.nodes.buckets import BucketStreamNode, HeldElementsNode
 from gristmill._plan.nodes.combine_streams import (
     ChainNode,
+    ConcatStreamsNode,
     InterleaveNode,
     MixStreamNode,
     ZipStreamNode,
 )
 from gristmill._plan.nodes.hints import HintNode
 from gristmill._plan.nodes.packing import ConcatSplitNode, PackNode
+from gristmill._plan.nodes.record_operations import OperationsNode, PackBatchesNode
 from gristmill._plan.nodes.steps import FlatMapNode
 from gristmill._plan.nodes.stream import (
     CacheNode,
@@ -27,6 +31,7 @@ from gristmill._plan.nodes.stream import (
     StatefulNode,
     WindowShuffleStreamNode,
 )
+from gristmill._plan.nodes.stream_steps import ScanNode, SlidingWindowNode
 from gristmill.errors import StateError
 
 _MAX_COUNT = 2**63 - 1
@@ -60,28 +65,69 @@ def check_cursor(plan: Node, cursor: object, *, has_own_length: bool = True) -> 
 
 
 def _check_state(node: StatefulNode, state: object, has_own_length: bool) -> None:
-    if isinstance(node, CountingNode | RepeatStreamNode | CacheNode):
-        below, count = _as_list(state, 2)
-        _check_count(count)
-        check_cursor(node.parent, below, has_own_length=has_own_length)
-    elif isinstance(node, HoldingNode):
-        _check_holding(node, state, has_own_length)
-    elif isinstance(node, MixStreamNode):
-        _check_mix(node, state, has_own_length)
-    elif isinstance(node, ZipStreamNode):
-        _check_all(node.inputs, _as_list(state), has_own_length)
-    elif isinstance(node, ChainNode):
-        _check_chain(node, state, has_own_length)
-    elif isinstance(node, InterleaveNode):
-        _check_interleave(node, state)
-    elif isinstance(node, RecordStreamNode):
-        start: object = node.stream.start
-        is_number = type(start) is int
-        starts = [start] if is_number else _as_list(start)
-        numbers = [state] if is_number else _as_list(state, len(starts))
-        for first, number in zip(starts, numbers, strict=True):
-            if type(first) is int:  # the state of a user's iterable may be anything
-                _check_count(number)
+    for kind, check in STATE_CHECKS:
+        if isinstance(node, kind):
+            check(node, state, has_own_length)
+            return
+
+
+def _check_counting(
+    node: CountingNode | RepeatStreamNode | CacheNode | OperationsNode,
+    state: object,
+    has_own_length: bool,
+) -> None:
+    below, count = _as_list(state, 2)
+    _check_count(count)
+    check_cursor(node.parent, below, has_own_length=has_own_length)
+
+
+def _check_pack_batches(node: PackBatchesNode, state: object, has_own_length: bool) -> None:
+    (below,) = _as_list(state, 1)
+    check_cursor(node.parent, below, has_own_length=has_own_length)
+
+
+def _check_zip(node: ZipStreamNode, state: object, has_own_length: bool) -> None:
+    _check_all(node.inputs, _as_list(state), has_own_length)
+
+
+def _check_concatenate(node: ConcatStreamsNode, state: object, has_own_length: bool) -> None:
+    number, cursors = _as_list(state, 2)
+    _check_count(number, at_most=len(node.inputs) - 1)
+    _check_all(node.inputs, _as_list(cursors, cast("int", number) + 1), has_own_length)
+
+
+def _check_window(node: SlidingWindowNode, state: object, has_own_length: bool) -> None:
+    below, num_to_skip, num_used = _as_list(state, 3)
+    _check_count(num_to_skip, at_most=node.stride)
+    _check_count(num_used, at_most=node.size)
+    check_cursor(node.parent, below, has_own_length=has_own_length)
+
+
+def _check_scan(node: ScanNode, state: object, has_own_length: bool) -> None:
+    below, carried = _as_list(state, 2)
+    decode_value(carried)
+    check_cursor(node.parent, below, has_own_length=has_own_length)
+
+
+def _check_held(node: HeldElementsNode, state: object, has_own_length: bool) -> None:
+    run, done = _as_list(state, 2)
+    if not has_own_length:  # other shards hold other elements
+        _check_count(run)
+        _check_count(done)
+        return
+    _check_count(run, at_most=len(node.runs))
+    counts = [*(count for count, _ in node.runs), 0]
+    _check_count(done, at_most=counts[cast("int", run)])
+
+
+def _check_records(node: RecordStreamNode, state: object, has_own_length: bool) -> None:
+    start: object = node.stream.start
+    is_number = type(start) is int
+    starts = [start] if is_number else _as_list(start)
+    numbers = [state] if is_number else _as_list(state, len(starts))
+    for first, number in zip(starts, numbers, strict=True):
+        if type(first) is int:  # the state of a user's iterable may be anything
+            _check_count(number)
 
 
 def _check_holding(node: HoldingNode, state: object, has_own_length: bool) -> None:
@@ -97,14 +143,30 @@ def _check_holding(node: HoldingNode, state: object, has_own_length: bool) -> No
             _check_count(start, at_most=cast("int", end))
     for number in numbers[isinstance(node, ConcatSplitNode) :]:
         _check_count(number)
-    if isinstance(node, PackNode):
-        _check_count(numbers[0], at_most=node.num_bins)
+    if isinstance(node, PackNode):  # the next row of some bins, and of all rows
+        row, counter = numbers
+        _check_count(row, at_most=min(node.num_bins, cast("int", counter)))
     for count, end in [fields[node.state_size :]] if len(fields) > node.state_size else []:
         _check_count(count)
         check_cursor(node.parent, end, has_own_length=has_own_length)
         if isinstance(node, WindowShuffleStreamNode):
             _check_count(count, at_most=node.window)
             _check_count(numbers[1], at_most=cast("int", count))
+
+
+def _check_buckets(node: BucketStreamNode, state: object, has_own_length: bool) -> None:
+    below, number, runs = _as_list(state, 3)
+    _check_count(number)
+    check_cursor(node.parent, below, has_own_length=has_own_length)
+    num_left, end = sum(node.buckets.sizes), 0
+    for run in _as_list(runs):
+        first, count, cursor = _as_list(run, 3)
+        _check_count(count, at_most=num_left)
+        _check_count(first, at_most=number - count)
+        if first < end or not count:
+            raise _corrupt(state)
+        num_left, end = num_left - count, first + count
+        check_cursor(node.parent, cursor, has_own_length=has_own_length)
 
 
 def _check_mix(node: MixStreamNode, state: object, has_own_length: bool) -> None:
@@ -136,7 +198,7 @@ def _check_chain(node: ChainNode, state: object, has_own_length: bool) -> None:
         check_cursor(inputs[cast("int", number)], cursor)
 
 
-def _check_interleave(node: InterleaveNode, state: object) -> None:
+def _check_interleave(node: InterleaveNode, state: object, has_own_length: bool) -> None:
     turn, num_opened, slots = _as_list(state, 3)
     _check_count(num_opened, at_most=node.count)
     _check_count(turn, at_most=max(0, len(_as_list(slots)) - 1))
@@ -172,3 +234,24 @@ def _corrupt(value: object, limit: str = "") -> StateError:
         f"The state is corrupt: its position is {value!r:.100}{limit}. Restore an earlier "
         "checkpoint."
     )
+
+
+STATE_CHECKS: list[tuple[type[StatefulNode], Callable[[Any, object, bool], None]]] = [
+    (CountingNode, _check_counting),
+    (RepeatStreamNode, _check_counting),
+    (CacheNode, _check_counting),
+    (OperationsNode, _check_counting),
+    (PackBatchesNode, _check_pack_batches),
+    (HoldingNode, _check_holding),
+    (BucketStreamNode, _check_buckets),
+    (HeldElementsNode, _check_held),
+    (SlidingWindowNode, _check_window),
+    (ScanNode, _check_scan),
+    (MixStreamNode, _check_mix),
+    (ZipStreamNode, _check_zip),
+    (ConcatStreamsNode, _check_concatenate),
+    (ChainNode, _check_chain),
+    (InterleaveNode, _check_interleave),
+    (RecordStreamNode, _check_records),
+]
+"""How to check the state of each kind of stateful node."""

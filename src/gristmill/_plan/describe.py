@@ -1,13 +1,15 @@
 """Describe the stream of a plan, so that a state can name the pipeline it belongs to.
 
 The description does not contain how a plan runs, because threads, workers and buffers do not change
-the stream. Nor does it contain the shard, because another shard may continue with what remains.
+the stream. Nor does it contain the shard, because another shard may continue with what remains:
+unless its streams are several shards, or one of them reads everything, which no other can continue.
 """
 
 from typing import Any
 
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import AccessNode, shard_slice
+from gristmill._plan.sharding import has_one_shard
 
 
 def describe(plan: Node) -> dict[str, Any]:
@@ -20,12 +22,16 @@ def describe(plan: Node) -> dict[str, Any]:
      'order': ['Shuffle(seed=1)'],
      'steps': ['Shuffle(seed=1)', 'Map str']}
     """
+    return _describe(plan, hides_shard=has_one_shard(plan))
+
+
+def _describe(plan: Node, *, hides_shard: bool) -> dict[str, Any]:
     order: list[str] = []
     steps: list[str] = []
     shard: Node | None = None
     node = plan
     while len(node.parents) == 1 and node.parent_names is None:
-        if isinstance(node, AccessNode):
+        if hides_shard and isinstance(node, AccessNode):
             shard = shard_slice(node.parent)
         step = "Shard" if node is shard else node.description
         if step is not None:
@@ -37,5 +43,6 @@ def describe(plan: Node) -> dict[str, Any]:
     if node.parents:
         steps.append(node.description or "")
         names = node.parent_names or map(str, range(len(node.parents)))
-        source = dict(zip(names, map(describe, node.parents), strict=True))
+        inputs = [_describe(parent, hides_shard=hides_shard) for parent in node.parents]
+        source = dict(zip(names, inputs, strict=True))
     return {"source": source, "order": order[::-1], "steps": steps[::-1]}

@@ -1,14 +1,16 @@
 """Element specs: the structure, shapes and dtypes of elements, known without reading any."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias, cast, final, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from gristmill._base.tree import builder, children
+from gristmill._base.trees.tree import builder, children, with_sorted_keys
+from gristmill._data.batching.pad import PadBatch
+from gristmill._data.batching.pad_options import Keys, child_keys, option_at
 from gristmill.errors import SpecError
 from gristmill.types import Tree
 
@@ -19,7 +21,12 @@ that it cannot fail."""
 
 @runtime_checkable
 class ShapeDtypeStructProtocol(Protocol):
-    """An object with a shape and a dtype: an array, JAX's `ShapeDtypeStruct`, or this module's."""
+    """An object with a shape and a dtype: an array, JAX's `ShapeDtypeStruct`, or this module's.
+
+    >>> import numpy as np
+    >>> isinstance(np.zeros(3), ShapeDtypeStructProtocol), isinstance(3, ShapeDtypeStructProtocol)
+    (True, False)
+    """
 
     @property
     def shape(self) -> tuple[int | None, ...]: ...
@@ -90,8 +97,10 @@ def batch_spec(
 ) -> Tree:
     """Return the spec of batches: of stacked elements, or as `function` describes its results."""
     spec = parents[0]()
+    size = batch_size if drop_remainder else None
+    if isinstance(function, PadBatch):
+        return padded_spec(function, spec, num_rows=size)
     if function is None:
-        size = batch_size if drop_remainder else None
         return map_specs(lambda leaf: ShapeDtypeStruct((size, *leaf.shape), leaf.dtype), spec)
     while isinstance(function, partial):
         function = cast("Any", function.func)
@@ -102,6 +111,52 @@ def batch_spec(
             "`output_spec(self, input_spec, batch_size, drop_remainder)` that returns their spec."
         )
     return describe(spec, batch_size, drop_remainder)
+
+
+def padded_spec(options: PadBatch, spec: Tree, *, num_rows: int | None, keys: Keys = ()) -> Tree:
+    """Return the spec of batches that `PadBatch` makes of elements with a spec."""
+    inner = None if isinstance(spec, ShapeDtypeStructProtocol) else children(spec)
+    if inner is not None:
+        names = child_keys(spec)
+        made: list[Tree] = [
+            padded_spec(options, child, num_rows=num_rows, keys=(*keys, name))
+            for name, child in zip(names, inner[1], strict=True)
+        ]
+        if not isinstance(spec, Mapping):
+            return builder(spec)([_as_pair(one) for one in made])
+        plain = [one[0] if isinstance(one, _PaddedSpec) else one for one in made]
+        added = {
+            f"{name}_{kind}": leaf
+            for name, one in zip(names, made, strict=True)
+            for kind, leaf in (one.added.items() if isinstance(one, _PaddedSpec) else ())
+        }
+        return (
+            with_sorted_keys({**builder(spec)(plain), **added}) if added else builder(spec)(plain)
+        )
+    if not spec.shape or not options.is_padded(keys):
+        return ShapeDtypeStruct((num_rows, *spec.shape), spec.dtype)
+    length = option_at(options.length, keys)
+    values = ShapeDtypeStruct((num_rows, length, *spec.shape[1:]), spec.dtype)
+    added = {}
+    if option_at(options.add_lengths, keys):
+        added["length"] = ShapeDtypeStruct((num_rows,), np.dtype(np.int32))
+    if option_at(options.add_mask, keys):
+        added["mask"] = ShapeDtypeStruct((num_rows, length), np.dtype(np.bool_))
+    if not added:
+        return values
+    padded = _PaddedSpec(values, added)
+    return padded if keys else _as_pair(padded)
+
+
+class _PaddedSpec(NamedTuple):
+    """The spec of a padded array, and of what is added beside it."""
+
+    values: ShapeDtypeStruct
+    added: dict[str, ShapeDtypeStruct]
+
+
+def _as_pair(spec: Tree) -> Tree:
+    return (spec.values, *spec.added.values()) if isinstance(spec, _PaddedSpec) else spec
 
 
 def resized_spec(parents: ParentSpecs, *, batch_size: int) -> Tree:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
-from gristmill._base.grain_classes import is_from_grain
+from gristmill._base.grain.classes import is_from_grain
 from gristmill._data.sampling.record import Record
 from gristmill._data.transforms.base import (
     Batch,

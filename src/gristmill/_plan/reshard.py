@@ -21,8 +21,14 @@ from gristmill._plan.cursor_checks import check_cursor
 from gristmill._plan.nodes.base import Node, RecordsNode, Step
 from gristmill._plan.nodes.combine_streams import ChainNode
 from gristmill._plan.nodes.hints import HintNode
-from gristmill._plan.nodes.steps import FlatMapNode
-from gristmill._plan.nodes.stream import Continuation, StageState, StatefulNode, StreamLeafNode
+from gristmill._plan.nodes.steps import BatchNode, FlatMapNode
+from gristmill._plan.nodes.stream import (
+    Continuation,
+    LimitNode,
+    StageState,
+    StatefulNode,
+    StreamLeafNode,
+)
 from gristmill._plan.sharding import with_shard
 from gristmill._plan.traverse import steps_of
 from gristmill.errors import StateError
@@ -36,6 +42,7 @@ def reshard_plan(
     shard: ShardOptions,
     *,
     is_contiguous: bool,
+    change: Callable[[Node, int, int], Node],
 ) -> Node:
     """Return the plan of a shard, after one or more runs on other numbers of shards.
 
@@ -44,15 +51,26 @@ def reshard_plan(
         shard_history: For each earlier run, the cursors at which its shards ended.
         shard: The shard to return the plan of.
         is_contiguous: Whether the shards of the first run were ranges of the records.
+        change: Changes the plan of a shard in an earlier run. It is called with the plan, the
+            number of the run and that of the shard.
     """
     make = partial(with_shard, plan, is_contiguous=is_contiguous)
-    for cursors in shard_history:
-        shards = _ShardPlans(len(cursors), make)
-        for number, cursor in enumerate(cursors):
-            if not number or cursor is not cursors[number - 1]:  # often all are the same
+    for number, cursors in enumerate(shard_history):
+        shards = _ShardPlans(len(cursors), partial(_make_changed, make, change, number))
+        for index, cursor in enumerate(cursors):
+            if not index or cursor is not cursors[index - 1]:  # often all are the same
                 check_cursor(shards[0], cursor, has_own_length=False)
         make = partial(reshard, shards, cursors)
     return make(shard)
+
+
+def _make_changed(
+    make: Callable[[ShardOptions], Node],
+    change: Callable[[Node, int, int], Node],
+    number: int,
+    shard: ShardOptions,
+) -> Node:
+    return change(make(shard), number, shard.shard_index)
 
 
 def reshard(shards: Sequence[Node], cursors: Sequence[Cursor | None], shard: ShardOptions) -> Node:
@@ -71,16 +89,17 @@ def reshard(shards: Sequence[Node], cursors: Sequence[Cursor | None], shard: Sha
     flat_map = _topmost_flat_map(shards[0])
     resumed_at: list[Cursor] = []
     plan: Node
-    if isinstance(node, RecordsNode):
+    is_within = any(cursor is not None and any(cursor[1:]) for cursor in cursors)
+    depth = len(segment) if flat_map is None else segment.index(flat_map)
+    if is_within and any(isinstance(one, BatchNode) for one in segment[depth:]):
+        plan = _reshard_split_batches(shards, cursors, shard, depth)
+        segment = segment[:depth]
+    elif isinstance(node, RecordsNode):
         earlier = [()] * len(shards) if flat_map is None else [_resumed_at(one) for one in shards]
         leaves = cast("Sequence[RecordsNode]", bottoms)
         plan, resumed_at = _reshard_records(leaves, cursors, earlier, shard)
-    elif any(cursor is not None and any(cursor[1:]) for cursor in cursors):
-        raise StateError(
-            "A shard is between two outputs of a flat map, above a step that holds elements, "
-            "where no other shard can continue. Restore on the same number of shards, or save the "
-            "state after the last output of an element."
-        )
+    elif is_within:
+        raise _within_outputs()
     else:
         states = [None if cursor is None else cursor[0] for cursor in cursors]
         plan = _reshard_stream(cast("Sequence[StatefulNode]", bottoms), states, shard)
@@ -89,6 +108,52 @@ def reshard(shards: Sequence[Node], cursors: Sequence[Cursor | None], shard: Sha
         if step is flat_map:
             plan = replace(plan, resumed_at=tuple(resumed_at))
     return plan
+
+
+def _reshard_split_batches(
+    shards: Sequence[Node], cursors: Sequence[Cursor | None], shard: ShardOptions, depth: int
+) -> ChainNode:
+    """Return a chain: the rest of batches that were split in part, then the outputs of new batches.
+
+    A new shard forms batches of other records, so it cannot continue within one of its own.
+
+    Args:
+        shards: The plans of all earlier shards.
+        cursors: The cursor of each of them, within the outputs of a flat map of batches or not.
+        shard: The new shard.
+        depth: How many nodes of a plan are above the flat map.
+    """
+    tops = shards
+    for _ in range(depth):
+        tops = _parents(tops, 0)
+    batches = bottoms = _parents(tops, 0)
+    while isinstance(bottoms[0], Step | HintNode) and bottoms[0].is_dense:
+        bottoms = _parents(bottoms, 0)
+    if not isinstance(bottoms[0], RecordsNode):  # a batch ends where a filter below it decides
+        raise _within_outputs()
+    num_records = batches[0].records_per_position
+    held: list[Continuation] = []
+    after: list[Cursor | None] = []
+    for number, cursor in enumerate(cursors):
+        if cursor is None or not any(cursor[1:]):
+            after.append(cursor)
+            continue
+        position, num_outputs = cursor
+        batch = LimitNode(site=tops[number].site, parent=batches[number], count=1)
+        outputs = tops[number].with_parents([batch])
+        held.append(Continuation(outputs, ([(position,), 0], num_outputs)))
+        after.append((min(position + num_records, bottoms[number].length()),))
+    below = reshard(batches, [cursor and cursor[:1] for cursor in after], shard)
+    fresh = Continuation(tops[0].with_parents([below]), None)
+    return _chain(tops[0].site, [*held[shard.shard_index :: shard.shard_count], fresh])
+
+
+def _within_outputs() -> StateError:
+    return StateError(
+        "A shard is between two outputs of a flat map, above a step that holds elements, where no "
+        "other shard can continue. Restore on the same number of shards, or save the state after "
+        "the last output of an element."
+    )
 
 
 def _reshard_records(
@@ -143,16 +208,24 @@ def _reshard_stream(
     node, held = shards[0], list[Continuation]()
     if isinstance(node, ChainNode):
         chains = cast("Sequence[ChainNode]", shards)
-        shards, states, held = _last_streams(chains, states)
-        if not shards:  # all streams were continued as a whole, by other shards
+        last, held = _last_streams(chains, states)
+        if not last:  # all streams were continued as a whole, by other shards
             return ChainNode(site=node.site, inputs=(), starts=())
+        if not isinstance(last[0].node, StatefulNode):  # elements that a stage above collects
+            remaining = reshard(
+                [stream.node for stream in last], [stream.cursor for stream in last], shard
+            )
+            streams = [*held[shard.shard_index :: shard.shard_count], Continuation(remaining, None)]
+            return _chain(node.site, streams)
+        shards = [cast("StatefulNode", stream.node) for stream in last]
+        states = [None if stream.cursor is None else stream.cursor[0] for stream in last]
         node = shards[0]
     fresh: list[Continuation] = []
-    if isinstance(node, StreamLeafNode) and len(shards) > 1:
+    if isinstance(node, StreamLeafNode) and max(len(shards), shard.shard_count) > 1:
         raise StateError(
             f"`{node.label}`, added at {node.site}, cannot be distributed over another number of "
-            "shards: this process cannot read what the others read of it. Restore on "
-            f"{len(shards)} shards."
+            "shards: only a process that reads all of it can continue it. Restore on "
+            f"{len(shards)} shard{'s' * (len(shards) > 1)}."
         )
     if node.parent_cursors(states[0]) is None:
         held += [
@@ -167,9 +240,12 @@ def _reshard_stream(
         ]
         below = _reshard_parents(shards, states, shard)
         fresh = [Continuation(node.resharded(shards, states, below, shard), None)]
-    streams = held[shard.shard_index :: shard.shard_count] + fresh
+    return _chain(node.site, held[shard.shard_index :: shard.shard_count] + fresh)
+
+
+def _chain(site: str, streams: Sequence[Continuation]) -> ChainNode:
     return ChainNode(
-        site=node.site,
+        site=site,
         inputs=tuple(stream.node for stream in streams),
         starts=tuple(stream.cursor for stream in streams),
     )
@@ -177,18 +253,15 @@ def _reshard_stream(
 
 def _last_streams(
     chains: Sequence[ChainNode], states: Sequence[StageState]
-) -> tuple[list[StatefulNode], list[StageState], list[Continuation]]:
-    """Return the last streams of chains, their states, and what comes before in the chains."""
-    last: list[StatefulNode] = []
-    last_states: list[StageState] = []
+) -> tuple[list[Continuation], list[Continuation]]:
+    """Return the last streams of chains, and what comes before in the chains."""
+    last: list[Continuation] = []
     held: list[Continuation] = []
     for chain, state in zip(chains, states, strict=True):
         streams = chain.remaining(state)
         held += streams[:-1]
-        for stream in streams[-1:]:
-            last.append(cast("StatefulNode", stream.node))
-            last_states.append(None if stream.cursor is None else stream.cursor[0])
-    return last, last_states, held
+        last += streams[-1:]
+    return last, held
 
 
 def _reshard_parents(

@@ -7,7 +7,8 @@ n-th element, `ds[i::n]`.
 from collections.abc import Callable
 
 from gristmill._plan.nodes.base import Node, RecordsNode
-from gristmill._plan.nodes.dataset import AccessNode
+from gristmill._plan.nodes.dataset import AccessNode, CustomNode
+from gristmill._plan.nodes.rearrange import PickNode, RemainingNode, SliceNode
 from gristmill._plan.nodes.stream import LimitNode, StreamLeafNode
 from gristmill.errors import PlanError
 from gristmill.options import ShardOptions
@@ -15,14 +16,35 @@ from gristmill.options import ShardOptions
 
 def shard_of(plan: Node) -> ShardOptions:
     """Return the shard that a plan reads: all, if its streams are not the same shard."""
-    shards = {leaf.own_shard for leaf in _leaves(plan)}
+    shards = _shards_of(plan)
     index, count = shards.pop() if len(shards) == 1 else (0, 1)
     return ShardOptions(index, count)
 
 
+def has_one_shard(plan: Node) -> bool:
+    """Return whether all streams of a plan that are read by index are the same shard."""
+    return len(_shards_of(plan)) <= 1
+
+
+def _shards_of(plan: Node) -> set[tuple[int, int]]:
+    return {leaf.own_shard for leaf in _leaves(plan)}
+
+
+def reads_a_part(plan: Node) -> bool:
+    """Return whether a plan reads a part of its records: a shard, or a slice by the user's code.
+
+    Also true if it is not known, as for a user's own dataset or stream.
+    """
+    if isinstance(plan, RecordsNode) and plan.own_shard[1] > 1:
+        return True
+    if isinstance(plan, SliceNode | PickNode | CustomNode | StreamLeafNode | RemainingNode):
+        return True
+    return any(map(reads_a_part, plan.parents))
+
+
 def with_shard(plan: Node, shard: ShardOptions, *, is_contiguous: bool) -> Node:
     """Return the plan of another shard."""
-    return _replace_leaves(plan, lambda leaf: leaf.with_shard(shard, is_contiguous=is_contiguous))
+    return replace_leaves(plan, lambda leaf: leaf.with_shard(shard, is_contiguous=is_contiguous))
 
 
 def has_contiguous_shards(plan: Node) -> bool:
@@ -39,7 +61,7 @@ def cut_into_shards(plan: Node, shard: ShardOptions, *, site: str) -> Node:
     """
     if shard.shard_count > 1:
         _refuse_whole_streams(plan)
-    return _replace_leaves(
+    return replace_leaves(
         plan, lambda leaf: leaf.cut(shard, site=site) if isinstance(leaf, AccessNode) else leaf
     )
 
@@ -63,8 +85,8 @@ def _leaves(plan: Node) -> list[RecordsNode]:
     return [leaf for parent in plan.parents for leaf in _leaves(parent)]
 
 
-def _replace_leaves(plan: Node, change: Callable[[RecordsNode], Node]) -> Node:
+def replace_leaves(plan: Node, change: Callable[[RecordsNode], Node]) -> Node:
     """Return a plan with other nodes at which its streams begin."""
     if isinstance(plan, RecordsNode):
         return change(plan)
-    return plan.with_parents([_replace_leaves(parent, change) for parent in plan.parents])
+    return plan.with_parents([replace_leaves(parent, change) for parent in plan.parents])

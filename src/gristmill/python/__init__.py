@@ -9,11 +9,15 @@ if _typing.TYPE_CHECKING:
     from gristmill._api.dataset.iter_dataset import IterDataset
     from gristmill._api.dataset.iterator import DatasetIterator
     from gristmill._api.dataset.map_dataset import MapDataset
-    from gristmill._api.load import load
-    from gristmill._api.loader import DataLoader, DataLoaderIterator
-    from gristmill._api.loader import DataLoaderIterator as PyGrainDatasetIterator
-    from gristmill._base.config import config
-    from gristmill._base.shared_memory_array import SharedMemoryArray, SharedMemoryArrayMetadata
+    from gristmill._api.loader.iterator import DataLoaderIterator
+    from gristmill._api.loader.iterator import DataLoaderIterator as PyGrainDatasetIterator
+    from gristmill._api.loader.load import load
+    from gristmill._api.loader.loader import DataLoader
+    from gristmill._base.grain.config import config
+    from gristmill._base.memory.shared_memory_array import (
+        SharedMemoryArray,
+        SharedMemoryArrayMetadata,
+    )
     from gristmill._checkpoint.orbax import CheckpointHandler, CheckpointRestore, CheckpointSave
     from gristmill._data.sampling.record import Record, RecordMetadata
     from gristmill._data.sampling.samplers import IndexSampler, Sampler, SequentialSampler
@@ -78,12 +82,15 @@ else:
             "gristmill._api.dataset.iter_dataset": "IterDataset",
             "gristmill._api.dataset.iterator": "DatasetIterator",
             "gristmill._api.dataset.map_dataset": "MapDataset",
-            "gristmill._api.load": "load",
-            "gristmill._api.loader": (
-                "DataLoader, DataLoaderIterator, DataLoaderIterator as PyGrainDatasetIterator"
+            "gristmill._api.loader.load": "load",
+            "gristmill._api.loader.loader": "DataLoader",
+            "gristmill._api.loader.iterator": (
+                "DataLoaderIterator, DataLoaderIterator as PyGrainDatasetIterator"
             ),
-            "gristmill._base.config": "config",
-            "gristmill._base.shared_memory_array": ("SharedMemoryArray, SharedMemoryArrayMetadata"),
+            "gristmill._base.grain.config": "config",
+            "gristmill._base.memory.shared_memory_array": (
+                "SharedMemoryArray, SharedMemoryArrayMetadata"
+            ),
             "gristmill._checkpoint.orbax": (
                 "CheckpointHandler as GrainCheckpointHandler, "
                 "CheckpointHandler as PyGrainCheckpointHandler, "

@@ -5,7 +5,7 @@ from typing import cast
 
 import numpy as np
 
-from gristmill._base.tree import children, leaves_with_paths
+from gristmill._base.trees.tree import children, leaves_with_paths
 from gristmill.types import AnyArray, Element, SupportsArray
 
 

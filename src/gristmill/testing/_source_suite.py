@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, final
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 
-from gristmill._api.loader import DataLoader
-from gristmill._base.columns import SupportsColumns
+from gristmill._api.loader.loader import DataLoader
+from gristmill._base.trees.columns import SupportsColumns
 from gristmill._data.sampling.samplers import SequentialSampler
 from gristmill.options import ReadOptions
 from gristmill.testing._records import difference, overwrite
@@ -75,7 +75,7 @@ class SourceSuite:
         with _requirement("A source must accept NumPy integers and any object with `__index__`."):
             for index in _choose_indices(source):
                 expected = source[index]
-                for kind in (np.int64, np.uint64, np.int32, _Index):
+                for kind in (np.int64, np.uint64, np.int32, _IndexObject):
                     key: Any = kind(index)
                     _expect_same(expected, source[key], f"source[{kind.__name__}({index})]")
 
@@ -209,7 +209,7 @@ class SourceSuite:
 
 
 @final
-class _Index:
+class _IndexObject:
     """An object that is not an integer and can be used as an index."""
 
     def __init__(self, value: int) -> None:

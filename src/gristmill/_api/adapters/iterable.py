@@ -78,14 +78,14 @@ class IterableStream(Generic[Item]):
         has_ended = False
         while not has_ended:
             elements: list[Element] = []
-            error: Exception | None = None
+            error: Exception | SystemExit | None = None
             deadline = time.perf_counter() + _MAX_CHUNK_SECONDS
             try:
                 while len(elements) < _MAX_CHUNK_ITEMS and time.perf_counter() < deadline:
                     elements.append(self._convert(next(items)))
             except StopIteration:
                 has_ended = True
-            except Exception as raised:
+            except (Exception, SystemExit) as raised:
                 error = raised
             if elements:
                 yield elements, _position_after(state, num_skipped)

@@ -1,28 +1,39 @@
 """The base class of `MapDataset` and `IterDataset`: parents, seeds and the node of the plan."""
 
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
 
 from gristmill._api.dataset.element_spec import infer_spec
 from gristmill._api.dataset.no_stats import SupportsStats
 from gristmill._api.dataset.render import show_html, show_line, show_text
+from gristmill._api.dataset.suggestions import missing_method
 from gristmill._api.grain_datasets import is_grain_dataset
 from gristmill._api.plan_access import plan_of
+from gristmill._data.batching.buckets import BucketByLength
 from gristmill._data.transforms.base import Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap
+from gristmill._data.transforms.stream_operations import Scan, Unbatch, Window
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.hints import SeedNode
-from gristmill.errors import PlanError, TransformationTypeError
+from gristmill.errors import PlanError, PlanTypeError, TransformationTypeError
+
+if TYPE_CHECKING:
+    from gristmill._api.preview import Preview
+    from gristmill._metrics.explanation import Explanation
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Dataset(SupportsStats):
     """A step of a pipeline over its parents. Creating a dataset reads nothing."""
 
+    _is_stream: ClassVar[bool] = False
+    """Whether it is an `IterDataset`."""
     _parents: tuple["Dataset", ...] = ()
     _transform: object = None
     """The user's transformation, if the step has one. It may define `output_spec`."""
@@ -53,6 +64,18 @@ class Dataset(SupportsStats):
         """The spec of the elements. Named as in Grain, for users' own datasets to override."""
         return infer_spec(plan_of(self), self._transform, self._parents)
 
+    if not TYPE_CHECKING:  # for type checkers, an unknown attribute is an error
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                # Raises the error of a property in place of one about the property itself.
+                return object.__getattribute__(self, name)
+            except AttributeError:
+                known = dir(type(self))
+                if name.startswith("_") or name in known:
+                    raise
+            raise AttributeError(missing_method(name, is_stream=self._is_stream, known=known))
+
     def __str__(self) -> str:
         return show_text(self)
 
@@ -61,6 +84,52 @@ class Dataset(SupportsStats):
 
     def _repr_html_(self) -> str:
         return show_html(self)
+
+    def preview(
+        self,
+        num_elements: int = 9,
+        *,
+        decode: "Callable[[Any], object] | Mapping[str, Callable[[Any], object]] | None" = None,
+    ) -> "Preview":
+        """Return the first elements to look at: images, packed rows, decoded tokens and values.
+
+        Of batches, the rows are shown. The elements are computed in this process, without workers.
+        Notebooks show the result as HTML; `print` it in a terminal, or call `show` for images.
+
+        >>> from gristmill import MapDataset
+        >>> print(MapDataset.range(3).map(lambda x: {"square": x * x}).batch(3).preview(2))
+        RangeDataSource(start=0, stop=3, step=1) -> Map <lambda> -> Batch(3): 2 elements
+        [0]
+          square: 0
+        [1]
+          square: 1
+
+        Args:
+            num_elements: How many to show.
+            decode: A function that turns a list of tokens into a string, for all leaves with one
+                axis of integers. Or functions by the names of leaves, which get their values.
+        """
+        module: Any = importlib.import_module("gristmill._api.preview")  # most programs have none
+        return module.preview_dataset(self, num_elements, decode)
+
+    def explain(self, *, max_s: float = 5.0) -> "Explanation":
+        """Run this dataset for some seconds, and explain which step limits it and why.
+
+        The elements are dropped, so that the dataset is the only limit. `explain` of an iterator
+        describes a training that was measured.
+
+        >>> from gristmill import MapDataset
+        >>> MapDataset.range(10).batch(5).explain().stats.num_elements
+        2
+
+        Args:
+            max_s: When to stop, in seconds. It stops earlier at the end of the dataset.
+
+        Raises:
+            PlanError: `max_s` is not positive.
+        """
+        module: Any = importlib.import_module("gristmill._api.monitoring.explain")
+        return module.explain_dataset(self, max_s=max_s)
 
     def pipe(
         self, func: Callable[Concatenate[Self, P], R], /, *args: P.args, **kwargs: P.kwargs
@@ -82,6 +151,36 @@ class Dataset(SupportsStats):
             The result of `func`.
         """
         return func(self, *args, **kwargs)
+
+
+def check_operand(dataset: Dataset, other: object, kind: type) -> None:
+    """Raise if another object cannot be added to a dataset of some class with `+`."""
+    if isinstance(other, kind) or is_grain_dataset(other):
+        return
+    if isinstance(other, Dataset):
+        raise PlanTypeError(
+            "`+` concatenates two datasets with random access, or two streams. Call "
+            "`to_iter_dataset()` on the `MapDataset`."
+        )
+    raise PlanTypeError(
+        f"`+` concatenates two datasets, got {type(other).__name__}. Pass records as "
+        "`MapDataset.source(...)`; use `map` to add something to each element."
+    )
+
+
+def check_list(datasets: T, name: str) -> T:
+    """Return the argument of a function that takes a list of datasets, not a single one."""
+    if isinstance(datasets, Dataset) or not isinstance(cast(object, datasets), Iterable):
+        raise PlanTypeError(
+            f"`{name}` takes a list of datasets, got {type(datasets).__name__}. Write "
+            f"`{name}([first, second])`."
+        )
+    return datasets
+
+
+def pair_with_index(start: int, index: int, element: T) -> tuple[int, T]:
+    """Return the number of an element, counted from `start`, and the element."""
+    return start + index, element
 
 
 def as_parents(parents: Any) -> tuple[Any, ...]:
@@ -124,12 +223,25 @@ def apply_all(
                 dataset = dataset.filter(transformation)
             case FlatMap():
                 dataset = flat_map(dataset, transformation)
+            case Unbatch():
+                dataset = dataset.unbatch()
+            case BucketByLength() | Scan() | Window():
+                dataset = _with_operation(dataset, transformation)
             case _:
                 raise TransformationTypeError(
                     f"Transformation type: {transformation!r} is not supported. Derive it from "
                     "Map, RandomMap, Filter or FlatMap, or call `map` with a function."
                 )
     return dataset
+
+
+def _with_operation(dataset: Any, operation: BucketByLength | Scan | Window) -> Any:
+    """Return the stream that an operation over the order of elements makes of another."""
+    if not dataset._is_stream:  # noqa: SLF001 - of the class above
+        raise PlanTypeError(
+            f"`{type(operation).__name__}` needs a stream. Call `to_iter_dataset()` before it."
+        )
+    return dataset._with_operation(operation)  # noqa: SLF001 - of its subclass
 
 
 def resolve_seed(dataset: Dataset, seed: int | None, *, method: str) -> int:

@@ -3,27 +3,33 @@
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast, overload
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 import numpy as np
 
-from gristmill._api.dataset.base import Dataset, apply_all, as_parents
-from gristmill._api.dataset.builders import (
+from gristmill._api.dataset.base import Dataset, apply_all, as_parents, check_list, check_operand
+from gristmill._api.dataset.builders.combining import mix_stream_node
+from gristmill._api.dataset.builders.steps import (
     batch_node,
     counted_map_node,
     counted_random_map_node,
     filter_node,
     flat_map_node,
     map_node,
-    mix_stream_node,
     prefetch_node,
     read_node,
     seed_node,
+)
+from gristmill._api.dataset.builders.workers import (
+    as_worker_count,
+    as_worker_options,
     workers_node,
 )
 from gristmill._api.dataset.iterator import DatasetIterator, StreamIterator
 from gristmill._api.dataset.signatures import (
     Array,
+    FieldsT,
     Leaf,
     SupportsFilter,
     SupportsFlatMap,
@@ -32,31 +38,40 @@ from gristmill._api.dataset.signatures import (
     SupportsRandomMap,
     UntypedElement,
 )
+from gristmill._api.dataset.stream_steps import StreamSteps
+from gristmill._api.dataset.suggestions import SuggestsConstructors
 from gristmill._api.grain_datasets import grain_node, is_grain_dataset
-from gristmill._api.plan_access import plan_of
+from gristmill._api.plan_access import plan_of, require_length
+from gristmill._api.step_bookmarks import NUM_BOOKMARKS, StepBookmarks
 from gristmill._base.call_site import call_site
-from gristmill._base.grain_classes import IterDataset as GrainIterDataset
+from gristmill._base.checks import as_int
+from gristmill._base.grain.classes import IterDataset as GrainIterDataset
 from gristmill._data.transforms.base import Transformation, Transformations
-from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
-from gristmill._plan.mixing import mixed_order
+from gristmill._engine.executors.pools.keeper import PoolKeeper
+from gristmill._engine.inline_plan import inline_plan
+from gristmill._plan.mix_schedule import MixWeights
 from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.combine_streams import ConcatStreamsNode
+from gristmill._plan.nodes.hints import options_of
 from gristmill._plan.nodes.sliced_stream import sliced_streams
-from gristmill._plan.nodes.stream import CustomStreamNode
+from gristmill._plan.nodes.stream import CustomStreamNode, refuse_workers
+from gristmill._plan.steps_of_records import no_element_at
+from gristmill._plan.traverse import known_length
 from gristmill.errors import PlanTypeError
-from gristmill.options import MultiprocessingOptions
+from gristmill.options import MultiprocessingOptions, RayOptions, WorkerOptions
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S")
 
 
-class IterDatasetMeta(ABCMeta):
+class IterDatasetMeta(SuggestsConstructors, ABCMeta):
     """Constructors of `IterDataset`. As in Grain they exist on the class, not on its instances."""
 
     def mix(
         cls,
         datasets: "Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]]",
-        weights: Sequence[float] | Mapping[str, float] | None = None,
+        weights: MixWeights | None = None,
     ) -> "IterDataset[T]":
         """Return a stream that alternates between streams in proportion to weights.
 
@@ -72,15 +87,34 @@ class IterDatasetMeta(ABCMeta):
             datasets: The streams to mix. With a mapping, the state is stored by key: a checkpoint
                 can be restored with other weights or other streams. A stream with a new key starts
                 at its beginning.
-            weights: A positive number for each stream. By default all are equal.
+            weights: A positive number for each stream. By default all are equal. Or weights that
+                change with the number of mixed elements: a table such as `{0: [0.9, 0.1], 5000:
+                [0.5, 0.5]}`, a pure function of that number, or a `MixSchedule`, which counts in
+                training steps.
         """
-        parents, names, proportions = mixed_order(datasets, weights)
-        nodes = [stream_node("datasets", parent) for parent in parents]
-        return PlannedIterDataset(mix_stream_node(nodes, names, proportions), parents)
+        node, parents = mix_stream_node(datasets, weights, partial(stream_node, "datasets"))
+        return PlannedIterDataset(node, parents)
+
+    def concatenate(cls, datasets: "Sequence[IterDataset[T]]") -> "IterDataset[T]":
+        """Return a stream of all elements of the first stream, then of the second, and so on.
+
+        `first + second` does the same for two streams.
+
+        >>> from gristmill import MapDataset
+        >>> first, second = MapDataset.range(2), MapDataset.range(7, 9)
+        >>> list(IterDataset.concatenate([first.to_iter_dataset(), second.to_iter_dataset()]))
+        [0, 1, 7, 8]
+
+        Args:
+            datasets: The streams to concatenate. All but the last must be finite.
+        """
+        parents = tuple(check_list(datasets, "IterDataset.concatenate"))
+        nodes = tuple(stream_node("datasets", parent) for parent in parents)
+        return PlannedIterDataset(ConcatStreamsNode(site=call_site(), inputs=nodes), parents)
 
 
 class IterDataset(
-    Dataset, GrainIterDataset, Iterable[T_co], Generic[T_co], metaclass=IterDatasetMeta
+    StreamSteps[T_co], GrainIterDataset, Iterable[T_co], Generic[T_co], metaclass=IterDatasetMeta
 ):
     """A dataset that is read in order, as a stream.
 
@@ -108,9 +142,85 @@ class IterDataset(
     def __iter__(self) -> DatasetIterator[T_co]:
         """Return a new iterator, at the start of the stream."""
 
+    def from_step(self, step: int) -> DatasetIterator[T_co]:
+        """Return an iterator that continues at a step: its next element is that of the step.
+
+        In constant time if each step reads the same number of records. After a filter, packing or
+        other steps whose elements must be counted, the elements before are computed, from the
+        nearest *bookmark* on: one of 64 positions that iterators of this dataset have passed by, or
+        as many as `DatasetOptions(num_bookmarks=...)` sets.
+
+        >>> from gristmill import MapDataset
+        >>> ds = MapDataset.range(100).shuffle(seed=0).to_iter_dataset().batch(10)
+        >>> state = ds.from_step(7).get_state()  # a state made by hand
+
+        Args:
+            step: The number of the element in the stream.
+
+        Raises:
+            IndexError: The stream ends before that step.
+        """
+        number = as_int("step", step)
+        iterator = iter(self)
+        try:
+            self._seek(iterator, number)
+        except BaseException:
+            iterator.close()
+            raise
+        return iterator
+
+    def at(self, step: int) -> T_co:
+        """Return the element at a step of the stream, as `from_step` finds it.
+
+        It is computed in the calling process, without workers and prefetching.
+
+        >>> from gristmill import MapDataset
+        >>> MapDataset.range(10**9).shuffle(seed=0).to_iter_dataset().batch(4).at(123_456_789)
+        array([589687327, 595979660, 591784108, 602271551])
+
+        Args:
+            step: The number of the element in the stream.
+
+        Raises:
+            IndexError: The stream has no element at that step.
+        """
+        with self._inline().from_step(step) as iterator:
+            for element in iterator:
+                return element
+        raise no_element_at(step, step)
+
+    def _inline(self) -> "IterDataset[T_co]":
+        """Return this dataset without workers."""
+        return self
+
+    def _seek(self, iterator: DatasetIterator[T_co], step: int) -> None:
+        """Move an iterator that is at its start to a step."""
+        for number in range(step):
+            if next(iterator, _END) is _END:
+                raise no_element_at(step, number)
+
+    def __len__(self) -> int:
+        """Return the number of elements.
+
+        Raises:
+            TypeError: It is not known before they are computed, or there is no end.
+        """
+        return require_length(self, known_length(plan_of(self)))
+
+    def __bool__(self) -> bool:
+        return True  # even if there are no elements, or their number is unknown
+
     @property
     def _plan_node(self) -> Node:
         return CustomStreamNode(site=call_site(), dataset=self, name=type(self).__name__)
+
+    def _then(self, node: Node) -> "IterDataset[Any]":
+        return PlannedIterDataset(node, (self,))
+
+    def __add__(self, other: "IterDataset[S]") -> "IterDataset[T_co | S]":
+        """Return all elements of this stream, then all of another, as `concatenate` does."""
+        check_operand(self, other, IterDataset)
+        return IterDataset.concatenate([cast("Any", self), cast("Any", other)])
 
     def apply(self, transformations: Transformation | Transformations) -> "IterDataset[Any]":
         """Apply one transformation, or several in order.
@@ -136,6 +246,15 @@ class IterDataset(
         drop_remainder: bool = False,
         batch_fn: None = None,
     ) -> "IterDataset[Any]": ...
+
+    @overload
+    def batch(
+        self: "IterDataset[FieldsT]",
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: None = None,
+    ) -> "IterDataset[FieldsT]": ...
 
     @overload
     def batch(
@@ -188,8 +307,9 @@ class IterDataset(
         """Combine every `batch_size` consecutive elements into one.
 
         By default the leaves of the elements are stacked along a new first axis. Type checkers
-        know the result for numbers, strings and arrays, and for flat dicts and tuples of them. For
-        other trees it is `Any`, because the type of a stacked tree cannot be expressed in general.
+        know the result for numbers, strings and arrays, and for flat dicts and tuples of them.
+        Named tuples and dataclasses keep their type. For other trees it is `Any`, because the type
+        of a stacked tree cannot be expressed in general.
 
         >>> from gristmill import MapDataset
         >>> [batch.tolist() for batch in MapDataset.range(5).to_iter_dataset().batch(2)]
@@ -306,9 +426,11 @@ class IterDataset(
 
     def mp_prefetch(
         self,
-        options: MultiprocessingOptions | None = None,
+        options: MultiprocessingOptions | RayOptions | None = None,
         worker_init_fn: Callable[[int, int], None] | None = None,
         sequential_slice: bool = False,
+        *,
+        worker_options: WorkerOptions | None = None,
     ) -> "IterDataset[T_co]":
         """Compute the steps before this one in worker processes.
 
@@ -327,28 +449,36 @@ class IterDataset(
 
         Args:
             options: The number of workers, and how far each computes ahead. By default 10 workers.
-                With 0 workers nothing changes.
+                With 0 workers nothing changes. With `RayOptions`, the workers are actors on a Ray
+                cluster.
             worker_init_fn: A function of the index of a worker and the number of workers, called
                 once in each worker when it starts.
             sequential_slice: Passed to `set_slice` of your own streams, and otherwise ignored. In
                 Grain it determines which records each worker reads.
+            worker_options: How workers are started, monitored and replaced. It may contain the
+                `worker_init_fn` instead.
 
         Returns:
             A stream of the same elements.
+
+        Raises:
+            PlanError: All elements come from `from_generator`, which workers cannot read.
         """
-        resolved = MultiprocessingOptions(num_workers=10) if options is None else options
+        resolved, started = as_worker_count(options, worker_options)
         if resolved.num_workers == 0:
             return self
+        refuse_workers(plan_of(self))
+        worker = as_worker_options(started, worker_init_fn)
         sliced = sliced_streams(
             plan_of(self),
             resolved,
-            worker_init_fn,
+            worker,
             is_sequential=bool(sequential_slice),
             site=call_site(),
         )
         if sliced is not None:
             return PlannedIterDataset(sliced, (self,))
-        return PlannedIterDataset(workers_node(self, resolved, worker_init_fn), (self,))
+        return PlannedIterDataset(workers_node(self, resolved, worker), (self,))
 
     def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> "IterDataset[T_co]":
         """Call `mp_prefetch`. Deprecated, as in Grain.
@@ -371,10 +501,35 @@ class PlannedIterDataset(IterDataset[T_co]):
         self._node = node
         self._transform = transform
         self._kept_pools: PoolKeeper | None = None
+        self._kept_bookmarks: StepBookmarks | None = None
 
     @property
     def _plan_node(self) -> Node:
-        return self._node
+        return super()._plan_node if self._has_own_iter else self._node
+
+    @property
+    def _has_own_iter(self) -> bool:
+        """Whether a user's subclass overrides `__iter__`, by which it is read then."""
+        return type(self).__iter__ is not type(self)._runs_plan  # noqa: SLF001 - the same class
+
+    def _inline(self) -> IterDataset[T_co]:
+        node = inline_plan(self._plan_node)
+        made: PlannedIterDataset[T_co] = PlannedIterDataset(node, self._parents)
+        made._kept_bookmarks = self._bookmarks
+        return made
+
+    def _seek(self, iterator: DatasetIterator[T_co], step: int) -> None:
+        if self._has_own_iter:
+            super()._seek(iterator, step)
+        else:
+            self._bookmarks.seek(iterator, step)
+
+    @property
+    def _bookmarks(self) -> StepBookmarks:
+        if self._kept_bookmarks is None:
+            count = options_of(self._plan_node).get("num_bookmarks", NUM_BOOKMARKS)
+            self._kept_bookmarks = StepBookmarks(count)
+        return self._kept_bookmarks
 
     @property
     def _pools(self) -> PoolKeeper:
@@ -383,7 +538,13 @@ class PlannedIterDataset(IterDataset[T_co]):
         return self._kept_pools
 
     def __iter__(self) -> DatasetIterator[T_co]:
-        return StreamIterator(self._node, self._pools)
+        return StreamIterator(self._node, self._pools, bookmarks=self._bookmarks)
+
+    _runs_plan: ClassVar[Callable[..., Any]] = __iter__
+    """The `__iter__` that yields what the node describes, unlike one that a user overrides."""
+
+
+_END: Any = object()
 
 
 class FlatMapIterDataset(PlannedIterDataset[S]):

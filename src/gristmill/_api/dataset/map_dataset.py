@@ -4,32 +4,32 @@ import builtins
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 import numpy as np
 
-from gristmill._api.dataset.base import Dataset, apply_all, as_parents
-from gristmill._api.dataset.builders import (
+from gristmill._api.dataset.base import apply_all, as_parents, check_list, check_operand
+from gristmill._api.dataset.builders.combining import concatenate_node, mix_node, select_node
+from gristmill._api.dataset.builders.steps import (
     batch_node,
-    concatenate_node,
     fan_out_node,
     filter_node,
     map_node,
     map_with_index_node,
-    mix_node,
     pick_node,
     random_map_node,
     read_node,
+    reject_absent_elements,
     repeat_node,
     seed_node,
-    select_node,
     shuffle_node,
-    slice_node,
 )
 from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset
 from gristmill._api.dataset.iterator import DatasetIterator
+from gristmill._api.dataset.map_steps import MapSteps
 from gristmill._api.dataset.signatures import (
     Array,
+    FieldsT,
     Leaf,
     SupportsFilter,
     SupportsFlatMap,
@@ -38,21 +38,22 @@ from gristmill._api.dataset.signatures import (
     SupportsRandomMap,
     UntypedElement,
 )
+from gristmill._api.dataset.suggestions import SuggestsConstructors
 from gristmill._api.grain_datasets import grain_node, grain_source_node, is_grain_dataset
-from gristmill._api.plan_access import plan_of, source_node
+from gristmill._api.plan_access import source_node
 from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_kind
-from gristmill._base.grain_classes import MapDataset as GrainMapDataset
+from gristmill._base.grain.classes import MapDataset as GrainMapDataset
 from gristmill._base.indices import as_indices
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._data.transforms.base import Transformation, Transformations
 from gristmill._engine.access.context import Reader
 from gristmill._engine.access.reader import open_dataset, read_element
+from gristmill._plan.mix_schedule import MixWeights
 from gristmill._plan.nodes.base import ENDLESS, Node
 from gristmill._plan.nodes.dataset import CustomNode
-from gristmill._plan.nodes.steps import FanOutNode, FilterNode
 from gristmill.errors import PlanError, PlanTypeError
-from gristmill.options import ReadOptions
+from gristmill.options import ReadOptions, SkipErrors, as_on_error
 from gristmill.types import RandomAccessDataSource
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S")
 
 
-class MapDatasetMeta(ABCMeta):
+class MapDatasetMeta(SuggestsConstructors, ABCMeta):
     """Constructors of `MapDataset`. As in Grain they exist on the class, not on its instances."""
 
     def source(cls, source: Sequence[T] | RandomAccessDataSource[T]) -> "MapDataset[T]":
@@ -97,7 +98,7 @@ class MapDatasetMeta(ABCMeta):
         return PlannedMapDataset(source_node(RangeDataSource(first, end, step)), ())
 
     def mix(
-        cls, datasets: "Sequence[MapDataset[T]]", weights: Sequence[float] | None = None
+        cls, datasets: "Sequence[MapDataset[T]]", weights: MixWeights | None = None
     ) -> "MapDataset[T]":
         """Return a dataset that alternates between datasets in proportion to weights.
 
@@ -109,7 +110,10 @@ class MapDatasetMeta(ABCMeta):
 
         Args:
             datasets: The datasets to mix. None of them may be empty.
-            weights: A positive number for each dataset. By default all are equal.
+            weights: A positive number for each dataset. By default all are equal. Or weights that
+                change with the number of mixed elements: a table such as `{0: [0.9, 0.1], 5000:
+                [0.5, 0.5]}`, a pure function of that number, or a `MixSchedule`, which counts in
+                training steps.
         """
         parents = as_datasets(datasets)
         return PlannedMapDataset(mix_node(parents, weights), parents)
@@ -136,17 +140,19 @@ class MapDatasetMeta(ABCMeta):
     def concatenate(cls, datasets: "Sequence[MapDataset[T]]") -> "MapDataset[T]":
         """Return a dataset of all elements of the first dataset, then of the second, and so on.
 
+        `first + second` does the same for two datasets.
+
         >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(7, 9)]))
         [0, 1, 7, 8]
 
         Args:
             datasets: The datasets to concatenate. None of them may be infinite.
         """
-        parents = as_datasets(datasets)
+        parents = as_datasets(check_list(datasets, "MapDataset.concatenate"))
         return PlannedMapDataset(concatenate_node(parents), parents)
 
 
-class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMeta):
+class MapDataset(MapSteps[T_co], GrainMapDataset, Generic[T_co], metaclass=MapDatasetMeta):
     """A dataset with random access to its elements.
 
     Each method adds a step and returns a new dataset; the original does not change. Steps are
@@ -205,6 +211,14 @@ class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMe
     def _plan_node(self) -> Node:
         return CustomNode(site=call_site(), dataset=self, name=type(self).__name__)
 
+    def _then(self, node: Node) -> "MapDataset[Any]":
+        return PlannedMapDataset(node, (self,))
+
+    def __add__(self, other: "MapDataset[S]") -> "MapDataset[T_co | S]":
+        """Return all elements of this dataset, then all of another, as `concatenate` does."""
+        check_operand(self, other, MapDataset)
+        return MapDataset.concatenate([cast("Any", self), cast("Any", other)])
+
     def apply(self, transformations: Transformation | Transformations) -> "MapDataset[Any]":
         """Apply one transformation, or several in order.
 
@@ -228,6 +242,15 @@ class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMe
         drop_remainder: bool = False,
         batch_fn: None = None,
     ) -> "MapDataset[Any]": ...
+
+    @overload
+    def batch(
+        self: "MapDataset[FieldsT]",
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: None = None,
+    ) -> "MapDataset[FieldsT]": ...
 
     @overload
     def batch(
@@ -280,8 +303,9 @@ class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMe
         """Combine every `batch_size` consecutive elements into one.
 
         By default the leaves of the elements are stacked along a new first axis. Type checkers
-        know the result for numbers, strings and arrays, and for flat dicts and tuples of them. For
-        other trees it is `Any`, because the type of a stacked tree cannot be expressed in general.
+        know the result for numbers, strings and arrays, and for flat dicts and tuples of them.
+        Named tuples and dataclasses keep their type. For other trees it is `Any`, because the type
+        of a stacked tree cannot be expressed in general.
 
         >>> [batch.tolist() for batch in MapDataset.range(5).batch(2)]
         [[0, 1], [2, 3], [4]]
@@ -298,7 +322,7 @@ class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMe
             PlanError: A filter precedes it, so the elements of a batch cannot be located by index.
                 Call `to_iter_dataset()` before `batch`.
         """
-        _reject_absent_elements(self)
+        reject_absent_elements(self, "batch")
         return PlannedMapDataset(batch_node(self, batch_size, drop_remainder, batch_fn), (self,))
 
     def filter(
@@ -431,7 +455,7 @@ class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMe
         if isinstance(sl, Sequence | np.ndarray | MapDataset):
             picks = tuple(_as_index(index) for index in _indices_of(sl))
             return PlannedMapDataset(pick_node(self, picks), (self,))
-        return PlannedMapDataset(slice_node(self, sl), (self,))
+        return self._slice(sl)
 
     def repeat(
         self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True
@@ -452,7 +476,11 @@ class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMe
         return PlannedMapDataset(repeat_node(self, num_epochs, reseed_each_epoch), (self,))
 
     def to_iter_dataset(
-        self, read_options: ReadOptions | None = None, *, allow_nones: bool = False
+        self,
+        read_options: ReadOptions | None = None,
+        *,
+        allow_nones: bool = False,
+        on_error: Literal["raise"] | SkipErrors = "raise",
     ) -> IterDataset[T_co]:
         """Return the elements of one epoch as a stream, in the order of their indices.
 
@@ -463,8 +491,12 @@ class MapDataset(Dataset, GrainMapDataset, Generic[T_co], metaclass=MapDatasetMe
             read_options: How many threads read, and how far ahead of the consumer.
             allow_nones: Whether the stream contains `None` for elements that a filter removed. By
                 default it skips them.
+            on_error: `"raise"` to raise the errors of elements, or `SkipErrors(budget)` to skip
+                elements that raise, here or in a step before the first batch. The iterator lists
+                them as `skipped`.
         """
-        return PlannedIterDataset(read_node(self, read_options, allow_nones), (self,))
+        node = read_node(self, read_options, allow_nones, as_on_error(on_error))
+        return PlannedIterDataset(node, (self,))
 
 
 class PlannedMapDataset(MapDataset[T_co]):
@@ -479,14 +511,22 @@ class PlannedMapDataset(MapDataset[T_co]):
 
     @property
     def _plan_node(self) -> Node:
-        return self._node
+        return super()._plan_node if self._has_own_access else self._node
+
+    @property
+    def _has_own_access(self) -> bool:
+        """Whether a user's subclass overrides the methods by which it is read then."""
+        cls: Any = type(self)
+        base: Any = PlannedMapDataset
+        return cls.__getitem__ is not base.__getitem__ or cls.__len__ is not base.__len__
 
     @cached_property
     def _read(self) -> Reader:
         return open_dataset(self._node)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_read"}
+        cached = ("_read", "_earlier_slices")
+        return {name: value for name, value in vars(self).items() if name not in cached}
 
     def __len__(self) -> int:
         return self._node.length()
@@ -574,16 +614,3 @@ def as_datasets(datasets: Sequence[MapDataset[T]]) -> tuple[MapDataset[T], ...]:
     for dataset in found:
         as_kind("datasets", dataset, MapDataset, remedy="Pass `MapDataset.source(...)`.")
     return found
-
-
-def _reject_absent_elements(dataset: MapDataset[Any]) -> None:
-    """Raise if elements may be absent, as Grain does: also below a dataset of the user's own."""
-    node = plan_of(dataset)
-    if isinstance(node, FilterNode | FanOutNode):
-        step = "MapDataset.filter" if isinstance(node, FilterNode) else "FlatMapMapDataset"
-        raise PlanError(
-            f"`MapDataset.batch` can not follow `{step}`: {node.label} leaves indices without an "
-            "element. Call `to_iter_dataset()` before `batch`."
-        )
-    for parent in dataset.parents:
-        _reject_absent_elements(parent)

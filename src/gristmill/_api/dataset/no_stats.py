@@ -1,13 +1,27 @@
-"""What Grain's base classes offer subclasses for statistics, as calls that do nothing."""
+"""What Grain's base classes offer subclasses for statistics, as calls that do nothing.
 
+Grain's own steps use the same names of the datasets and iterators below them, in programs in which
+a dataset of gristmill is passed to a function or class that is written for Grain.
+"""
+
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, final
 
+from gristmill._base.grain.mode import is_grain_mode
+
 T = TypeVar("T")
 
 _NO_TIMER: AbstractContextManager[None] = nullcontext()
+
+
+@final
+class _NoConfig:
+    """The `_config` of `NoStats`, which the statistics of a step of Grain read."""
+
+    iter_weakref: ClassVar[None] = None
 
 
 @final
@@ -18,6 +32,8 @@ class NoStats:
     """
 
     output_spec: ClassVar[None] = None
+    _config: ClassVar[_NoConfig] = _NoConfig()
+    _is_output: ClassVar[bool] = False  # read by Grain's decorator of `__next__`
 
     def record_self_time(
         self, *, num_elements: int = 1, offset_ns: float = 0
@@ -76,3 +92,9 @@ class IteratorContext:
 
     mp_context: MultiprocessingContext = MultiprocessingContext()
     is_dataloader_pipeline: bool = False
+
+
+def new_iterator_context() -> Any:
+    """Return a context. It is Grain's, once that is imported, so that Grain can merge it."""
+    base = None if is_grain_mode() else sys.modules.get("grain._src.python.dataset.base")
+    return getattr(base, "IteratorContext", IteratorContext)()

@@ -6,8 +6,9 @@ from typing import Any, Generic, TypeVar
 
 from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset
 from gristmill._api.plan_access import plan_of
+from gristmill._api.step_bookmarks import NUM_BOOKMARKS
 from gristmill._base.call_site import call_site
-from gristmill._base.checks import as_kind
+from gristmill._base.checks import as_int, as_kind
 from gristmill._plan.nodes.hints import OptionsNode
 from gristmill.errors import PlanError, PlanTypeError
 
@@ -52,6 +53,8 @@ class DatasetOptions:
         execution_tracking_mode: Ignored; it exists for compatibility. All steps are timed.
         min_shm_size: Ignored; it exists for compatibility. Small arrays are never sent through
             shared memory.
+        num_bookmarks: How many positions `at` and `from_step` of the dataset may start from where
+            steps must be counted, as after packing. Iterators add one from time to time.
     """
 
     filter_warn_threshold_ratio: float | _Default[float] | None = _Default(0.9)
@@ -60,6 +63,7 @@ class DatasetOptions:
         ExecutionTrackingMode.DISABLED
     )
     min_shm_size: int | _Default[int] = _Default(0)
+    num_bookmarks: int | _Default[int] = _Default(NUM_BOOKMARKS)
     _names_set: frozenset[str] = field(default=frozenset(), init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +73,8 @@ class DatasetOptions:
         names_set = frozenset(n for n, value in values.items() if not isinstance(value, _Default))
         for name in names_set & {"filter_warn_threshold_ratio", "filter_raise_threshold_ratio"}:
             _check_ratio(name, values[name])
+        if "num_bookmarks" in names_set:
+            as_int("num_bookmarks", values["num_bookmarks"])
         defaults: dict[str, Any] = {n: values[n].value for n in values.keys() - names_set}
         for name, value in {**defaults, "_names_set": names_set}.items():
             object.__setattr__(self, name, value)

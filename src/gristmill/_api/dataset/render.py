@@ -10,13 +10,11 @@ from gristmill._api.dataset.element_spec import get_element_spec
 from gristmill._api.plan_access import plan_of
 from gristmill._plan.element_spec import format_spec
 from gristmill._plan.nodes.base import Node
+from gristmill._plan.traverse import shorten_steps
 from gristmill.errors import SpecError
 
 _MAX_WIDTH = 60
 """The width of the first column. A longer label shifts only the columns of its own row."""
-
-_MAX_SHOWN_STEPS = 8
-"""The most steps in one line: the first one, and the last ones."""
 
 _MAX_COUNTED = 2**53
 """Longer datasets are endless, or were before they were batched."""
@@ -58,16 +56,11 @@ def show_text(dataset: Any) -> str:
 
 
 def show_line(dataset: Any, kind: str) -> str:
-    """Return a pipeline in one line, with its address.
-
-    States do not contain it: they leave out what has an address.
-    """
+    """Return a pipeline in one line. States do not contain it: `stable_repr` leaves it out."""
     labels = [row.label for row in _rows(dataset, "")]
-    if len(labels) > _MAX_SHOWN_STEPS:
-        labels[1 : 1 - _MAX_SHOWN_STEPS] = ["..."]
     length = _length(plan_of(dataset))
     elements = f", {length} elements" if length else ""
-    return f"<{kind} at {id(dataset):#x}: {' -> '.join(labels)}{elements}>"
+    return f"<{kind}: {shorten_steps(labels)}{elements}>"
 
 
 def show_html(dataset: Any) -> str:

@@ -1,7 +1,7 @@
 """Types of the arguments and results of dataset methods."""
 
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,15 @@ class SupportsFlatMap(Protocol[T_contra, S_co]):
 
     def flat_map(self, element: T_contra, /) -> Iterable[S_co]: ...
 
+
+class SupportsFields(Protocol):
+    """A dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+FieldsT = TypeVar("FieldsT", bound="SupportsFields | NamedTuple")
+"""An element whose batch is of the same class: a dataclass or a named tuple."""
 
 Leaf: TypeAlias = complex | str | bytes | np.generic | NDArray[Any]
 """An element, or a leaf of one, that is stacked to an array. `complex` includes int and float."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from gristmill._api.dataset.element_spec import get_element_spec
 from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset, stream_node
 from gristmill._api.dataset.map_dataset import MapDataset
 from gristmill._base.call_site import call_site
@@ -94,6 +95,11 @@ class InterleaveIterDataset(PlannedIterDataset[T_co]):
         del sequential_slice
         self._datasets = self._datasets[sl]
         self._node = self._build_node()
+
+    @property
+    def _element_spec(self) -> Any:
+        """The spec of the first dataset: all of them are assumed to be alike, as in Grain."""
+        return get_element_spec(self._datasets[0]) if len(self._datasets) else super()._element_spec
 
     def _build_node(self) -> InterleaveNode:
         return InterleaveNode(

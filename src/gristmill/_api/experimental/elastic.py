@@ -80,7 +80,7 @@ class ElasticIterator(PlannedIterDataset[Any]):
         # Without the batches: with another number of shards they have another size.
         self._description = describe(node)
         self._shard = shard
-        self._is_stream = is_stream
+        self._has_stream = is_stream
         self._iterator: DatasetIterator[Any] | None = None
 
     def __iter__(self) -> DatasetIterator[Any]:
@@ -93,6 +93,8 @@ class ElasticIterator(PlannedIterDataset[Any]):
                 is_lockstep=self._node.is_dense,
             )
         return self._iterator
+
+    _runs_plan = __iter__
 
     @property
     def shard_options(self) -> ShardOptions:
@@ -113,6 +115,18 @@ class ElasticIterator(PlannedIterDataset[Any]):
             state: A result of `get_state`, or a state of Grain's `ElasticIterator`.
         """
         iter(self).set_state(state)
+
+    def state_dict(self) -> IteratorState:
+        """Return the state, as PyTorch's stateful objects do."""
+        return self.get_state()
+
+    def load_state_dict(self, state_dict: IteratorState) -> None:
+        """Continue from a result of `state_dict`.
+
+        Args:
+            state_dict: The state, of this or another iterator over an equal pipeline.
+        """
+        self.set_state(state_dict)
 
     def get_shard_states(self) -> dict[int, IteratorState]:
         """Return the state of this shard of a stream, by the index of the shard.
@@ -138,7 +152,7 @@ class ElasticIterator(PlannedIterDataset[Any]):
         self.set_state(states[0] if len(states) == 1 else gather_states(states))
 
     def _check_stream(self, method: str) -> None:
-        if not self._is_stream:
+        if not self._has_stream:
             raise NotImplementedError(
                 f"{method} is only supported for IterDataset-based ElasticIterator. All shards of "
                 "a MapDataset have the same state: use `get_state` and `set_state`."

@@ -9,11 +9,12 @@ from gristmill._api.dataset.stream_datasets import InterleaveIterDataset
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
 from gristmill._data.sources.file_streams import ParquetStream, TFRecordStream
-from gristmill._io.paths import find_files
+from gristmill._data.sources.records.tar.stream import TarStream
+from gristmill._io.paths import Paths, find_file, find_files
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.stream import RecordStreamNode
+from gristmill._plan.nodes.stream import CustomStreamNode, RecordStreamNode
 from gristmill.errors import PlanError
-from gristmill.options import StorageOptions
+from gristmill.options import NoSharding, ShardOptions, StorageOptions, as_shard
 
 _CYCLE_LENGTH = 16
 
@@ -43,14 +44,62 @@ class TFRecordIterDataset(PlannedIterDataset[bytes]):
     def __init__(
         self, path: str | os.PathLike[str], *, storage: StorageOptions | None = None
     ) -> None:
+        self._path = path  # named as in Grain, for subclasses that users define
         site = call_site()
-        nodes = [
-            RecordStreamNode(site=site, stream=TFRecordStream(ref))
-            for ref in find_files(path, storage)
-        ]
-        if len(nodes) > 1:
-            raise PlanError(f"`path` must be one file, and {path!r} matches {len(nodes)}.")
-        super().__init__(nodes[0], ())
+        if self._has_own_iter:  # which may read files that this class cannot find
+            node = CustomStreamNode(site=site, dataset=self, name=type(self).__name__)
+        else:
+            node = RecordStreamNode(site=site, stream=TFRecordStream(find_file(path, storage)))
+        super().__init__(node, ())
+
+
+class TarIterDataset(PlannedIterDataset[dict[str, Any]]):
+    """Yields the records of WebDataset shards as dicts, one shard after the other.
+
+    Records are those of `TarSource`, in the order of the files. The first record needs only the
+    first bytes of the first shard: nothing is indexed, and of files in a store, a few megabytes are
+    requested ahead. A state is the number of a shard and a byte in it; restoring it reads nothing
+    before that byte. Shuffle with `shuffle(buffer_size, seed)`, and the order of the shards before
+    you pass them; `TarSource` has random access instead, for workers and exact global shuffling.
+
+    >>> import io, tarfile, tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".tar") as shard:
+    ...     with tarfile.open(shard.name, "w") as archive:
+    ...         for name in ["cat.jpg", "cat.cls", "dog.jpg", "dog.cls"]:
+    ...             archive.addfile(tarfile.TarInfo(name))
+    ...     [record["__key__"] for record in TarIterDataset(shard.name)]
+    ['cat', 'dog']
+
+    Args:
+        paths: A path, a URL, a pattern with `*`, ranges in braces, or a list of them. Compressed
+            archives are decompressed as a whole before they are read.
+        shard_options: Which of the files to read: every n-th, from the one of this shard on. A
+            state restores with the same shard options.
+        storage: How to read files on another machine.
+
+    Raises:
+        PlanError: There are fewer files than shards.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        shard_options: ShardOptions | None = None,
+        storage: StorageOptions | None = None,
+    ) -> None:
+        shard = as_shard("shard_options", shard_options or NoSharding())
+        refs = find_files(paths, storage)
+        if len(refs) < shard.shard_count:
+            raise PlanError(
+                f"`paths` must be at least as many files as there are shards: {len(refs)} files "
+                f"cannot be read by {shard.shard_count} processes. Write smaller files, or use "
+                "`TarSource`, which shards by records."
+            )
+        if shard.drop_remainder:
+            refs = refs[: len(refs) // shard.shard_count * shard.shard_count]
+        stream = TarStream(refs[shard.shard_index :: shard.shard_count])
+        super().__init__(RecordStreamNode(site=call_site(), stream=stream), ())
 
 
 class ParquetIterDataset(PlannedIterDataset[dict[str, Any]]):

@@ -11,7 +11,7 @@ from gristmill._api.dataset.iter_dataset import IterDataset
 from gristmill._api.dataset.map_dataset import MapDataset
 from gristmill._api.experimental.index_shuffle import shuffled_index
 from gristmill._base.checks import as_int, as_seed
-from gristmill._base.tree import flatten
+from gristmill._base.trees.tree import flatten
 from gristmill._data.batching.stack import stack
 from gristmill._data.sampling.shuffle import shuffled
 from gristmill._data.transforms.base import Transformation, Transformations
@@ -98,10 +98,12 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
         seed: The seed, below 2**32.
         rounds: The number of rounds of the cipher: even, from 4 to 1024. Datasets use 4.
     """
-    if as_int("rounds", rounds, minimum=4, maximum=1024) % 2:
-        raise PlanError(f"`rounds` must be even, got {rounds}.")
+    even = "rounds must be an even integer between 4 and 1024"
+    if as_int("rounds", rounds, minimum=4, maximum=1024, phrase=even) % 2:
+        raise PlanError(f"{even}, got {rounds}.")
     max_index = as_int("max_index", max_index, maximum=2**63 - 1)
-    index = as_int("index", index, maximum=max_index)
+    within = f"index must be in [0, max_index], and max_index is {max_index}"
+    index = as_int("index", index, maximum=max_index, phrase=within)
     if rounds != 4:
         return shuffled_index(index, max_index=max_index, seed=as_seed(seed), rounds=rounds)
     return int(shuffled(np.array([index]), num_records=max_index + 1, seed=as_seed(seed))[0])

@@ -11,7 +11,7 @@ from typing import Any, final
 from gristmill._api.dataset.base import Dataset
 from gristmill._api.dataset.iter_dataset import IterDataset
 from gristmill._base.checks import as_int
-from gristmill._base.tree import flatten
+from gristmill._base.trees.tree import flatten
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
 MAX_BUFFER_SIZE = 1000

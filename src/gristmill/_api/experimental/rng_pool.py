@@ -29,6 +29,9 @@ class RngPool:
         self._first_state = np.random.Philox(self._seed).state
         self._idle: list[np.random.Generator] = []
 
+    def __repr__(self) -> str:
+        return f"RngPool({self._seed})"
+
     def __reduce__(self) -> tuple[type["RngPool"], tuple[int]]:
         return RngPool, (self._seed,)
 

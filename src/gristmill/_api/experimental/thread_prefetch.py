@@ -9,7 +9,8 @@ from gristmill._api.dataset.iter_dataset import IterDataset, ThreadPrefetchIterD
 from gristmill._api.dataset.iterator import DatasetIterator
 from gristmill._api.experimental.next_index import get_next_index, set_next_index
 from gristmill._base.checks import as_int
-from gristmill._base.resumable_puller import STOP_TIMEOUT_S, Producer, ResumablePuller
+from gristmill._base.threads.resumable_puller import STOP_TIMEOUT_S, Producer, ResumablePuller
+from gristmill._plan.nodes.base import stable_repr
 from gristmill.errors import ClosedError
 
 T = TypeVar("T")
@@ -46,7 +47,11 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
 
     def __init__(self, parent: CheckpointableIterator[T], prefetch_buffer_size: int) -> None:
         super().__init__(parent if isinstance(parent, DatasetIterator) else ())
-        self._size = as_int("prefetch_buffer_size", prefetch_buffer_size)
+        self._size = as_int(
+            "prefetch_buffer_size",
+            prefetch_buffer_size,
+            phrase="`prefetch_buffer_size` must be greater than or equal to 0",
+        )
         self._iterator = parent
         self._state: Any = copy.deepcopy(parent.get_state())
         self._puller = ResumablePuller[tuple[T, Any], Any](
@@ -54,6 +59,9 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         )
         weakref.finalize(self, self._puller.end)
         self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"ThreadPrefetchDatasetIterator({stable_repr(self._iterator)}, {self._size})"
 
     def start_prefetch(self) -> None:
         if self._is_closed:

@@ -8,7 +8,7 @@ from typing import Any, cast, final
 
 import numpy as np
 
-from gristmill._base.tree import map_leaves
+from gristmill._base.trees.tree import map_leaves
 from gristmill.errors import FeedError
 from gristmill.types import AnyDType, Leaf, Tree
 

@@ -7,11 +7,13 @@ from gristmill._api.dataset.iter_dataset import IterDataset
 from gristmill._api.dataset.map_dataset import MapDataset
 from gristmill._api.feeding.fed_batches import BatchSource
 from gristmill._api.feeding.iterator import FeedIterator
-from gristmill._api.feeding.placement import Unsupported, as_placement
+from gristmill._api.feeding.placement import Placement, Unsupported, as_placement
 from gristmill._api.feeding.remainder import RemainderMode, as_remainder, batch_size_of
-from gristmill._api.loader import DataLoader
+from gristmill._api.loader.loader import DataLoader
 from gristmill._api.plan_access import HasPlan, plan_of
+from gristmill._base.call_site import warn_user_once
 from gristmill._base.checks import as_int, as_seconds
+from gristmill._plan.sharding import reads_a_part
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import Element, Tree
 
@@ -89,6 +91,8 @@ def feed(
         batch_size = batch_size_of(plan_of(source) if isinstance(source, HasPlan) else None)
     else:
         batch_size = as_int("batch_size", batch_size, minimum=1)
+    if placement.processes:
+        _warn_if_unsharded(source, placement)
     rest = as_remainder(remainder, batch_size, mask)
     limit_s = None if timeout_s is None else as_seconds("timeout_s", timeout_s)
     return FeedIterator(source, placement, rest, as_int("prefetch", prefetch), timeout_s=limit_s)
@@ -111,6 +115,24 @@ def _as_source(data: object) -> BatchSource:
             f"got {data!r:.100}. Wrap a plain iterable in a dataset."
         )
     return cast(BatchSource, data)
+
+
+def _warn_if_unsharded(source: BatchSource, placement: Placement) -> None:
+    """Warn if processes that hold different rows read the same records."""
+    if not isinstance(source, HasPlan) or reads_a_part(plan_of(source)):
+        return
+    try:
+        count = placement.num_row_groups
+    except PlanError:  # rows that overlap: no shards fit, so it is not known
+        return
+    if count > 1:
+        warn_user_once(
+            "feeding without shards",
+            f"The data is not sharded: every record would be fed once for each of {count} groups "
+            "of processes. Pass `shard_options=ShardByMesh(mesh, axis)` or `ShardByJaxProcess()` "
+            "to the loader, or slice the dataset, `ds[shard::num_shards]`. If each process has "
+            "records of its own, ignore this.",
+        )
 
 
 def _as_unsupported(value: Unsupported) -> Unsupported:

@@ -6,9 +6,9 @@ may still fail. They communicate through the key-value store of `jax.distributed
 collectives: collectives from a background thread would be ordered differently than those of the
 training loop.
 
-In each step every process reports how many rows it has. The first process reads the reports and
-publishes one decision, which all follow. So a step costs a process two calls of the store, however
-many processes there are.
+In each step every process reports how many rows of which shapes it has. The first process reads the
+reports and publishes one decision, which all follow. So a step costs a process two calls of the
+store, however many processes there are.
 """
 
 import json
@@ -36,11 +36,12 @@ _STOP_TIMEOUT_S = 1.0
 _WARN_INTERVAL_S = 60.0
 
 
-class _Report(NamedTuple):
+class _ProcessReport(NamedTuple):
     """What a process reports: its rows in a step, and why it takes no further step, if so."""
 
     step: int = -1
     rows: int = 0
+    shapes: str = ""
     error: str | None = None
 
 
@@ -84,7 +85,7 @@ class HostAgreement:
         self._is_first = process == min(processes)
         self._mode: RemainderMode = mode
         self._next_step = 0
-        self._report = _Report()
+        self._report = _ProcessReport()
         self._stop_reason: str | None = None
         self._has_left = False
         self._is_stopped = False
@@ -92,7 +93,7 @@ class HostAgreement:
         self._has_agreed: SimpleQueue[None] = SimpleQueue()
         exchange.open(processes)
 
-    def agree(self, rows: int) -> bool:
+    def agree(self, rows: int, shapes: str = "") -> bool:
         """Report the rows of this process, and return whether all processes take the next step.
 
         All processes get the same answer.
@@ -100,13 +101,16 @@ class HostAgreement:
         Args:
             rows: The number of rows of the batch of this process. 0 means that its data has ended,
                 and must be repeated for all later steps.
+            shapes: Describes all that must be equal in the batches of all processes, which JAX
+                would not notice: their programs would hang. Empty if it is not known.
 
         Raises:
-            FeedError: Another process failed, or the processes have different numbers of rows.
+            FeedError: Another process failed, or the processes have different numbers of rows, or
+                rows of different shapes.
         """
         self._agreeing_thread = threading.get_ident()
         try:
-            return self._agree(rows)
+            return self._agree(_ProcessReport(rows=rows, shapes=shapes))
         finally:
             self._agreeing_thread = None
             if self._is_stopped:
@@ -137,16 +141,17 @@ class HostAgreement:
             with suppress(Empty):
                 self._has_agreed.get(timeout=_STOP_TIMEOUT_S)
 
-    def _agree(self, rows: int) -> bool:
+    def _agree(self, report: _ProcessReport) -> bool:
         step = self._next_step
         self._next_step += 1  # before `_is_stopped` is read: see `_withdraw`
         self._raise_if_stopped()
+        report = report._replace(step=step)
         if self._is_first:
-            decision = self._collect(step, rows)
+            decision = self._collect(report)
             if not self._exchange.answer(step, json.dumps(decision)):
                 decision = self._wait_for_decision(step)  # of a process that has withdrawn
         else:
-            self._report = _Report(step, rows)
+            self._report = report
             self._post_report()
             decision = self._wait_for_decision(step)
         if not decision.is_step:
@@ -190,22 +195,22 @@ class HostAgreement:
             if report == self._report._replace(error=self._stop_reason):
                 return
 
-    def _collect(self, step: int, rows: int) -> _Decision:
+    def _collect(self, own: _ProcessReport) -> _Decision:
         """Wait for the reports of all other processes on a step, and decide."""
+        step = own.step
         interval_s = _MIN_POLL_INTERVAL_S
         wait = _Wait(step, self._timeout_s)
         while True:
             posts = self._exchange.read_posts()
-            reports = {p: _Report(*json.loads(posts[p])) for p in self._others if p in posts}
-            missing = [p for p in self._others if reports.get(p, _Report()).step < step]
+            reports = {p: _ProcessReport(*json.loads(posts[p])) for p in self._others if p in posts}
+            missing = [p for p in self._others if reports.get(p, _ProcessReport()).step < step]
             for process in missing:
-                reason = reports.get(process, _Report()).error
+                reason = reports.get(process, _ProcessReport()).error
                 if reason is not None:
                     return _no_step(step, process, reason)
             if not missing:
                 self._exchange.delete_answers(before=step)
-                rows_of = {process: report.rows for process, report in reports.items()}
-                return self._decide(step, {**rows_of, self._process: rows})
+                return self._decide(step, {**reports, self._process: own})
             # Not `SimpleQueue.get` with a timeout: in CPython 3.11 a thread that is not scheduled
             # until the timeout has passed waits forever.
             time.sleep(interval_s)
@@ -213,17 +218,27 @@ class HostAgreement:
             interval_s = min(1.5 * interval_s, _MAX_POLL_INTERVAL_S)
             wait.check(f"process {', '.join(map(str, missing[:10]))}")
 
-    def _decide(self, step: int, rows_of: Mapping[int, int]) -> _Decision:
-        if self._mode == "drop":
-            return _Decision(all(rows_of.values()))
-        if self._mode == "pad" or len(set(rows_of.values())) == 1:
-            return _Decision(any(rows_of.values()))
-        return _Decision(
-            False,
-            f"In step {step} the processes have batches of different sizes ({_rows(rows_of)}). "
-            'Pass `remainder="drop"` to stop there, or `remainder="pad"` to continue until the '
-            "data of all processes has ended.",
-        )
+    def _decide(self, step: int, reports: Mapping[int, _ProcessReport]) -> _Decision:
+        rows_of = {process: report.rows for process, report in reports.items()}
+        if self._mode == "keep" and len(set(rows_of.values())) > 1:
+            shown = _listed({process: f"{rows} rows" for process, rows in rows_of.items()})
+            return _Decision(
+                False,
+                f"In step {step} the processes have batches of different sizes ({shown}). Pass "
+                '`remainder="drop"` to stop there, or `remainder="pad"` to continue until the data '
+                "of all processes has ended.",
+            )
+        if not (all if self._mode == "drop" else any)(rows_of.values()):
+            return _Decision(False)
+        shapes_of = {process: report.shapes for process, report in reports.items() if report.shapes}
+        if len(set(shapes_of.values())) > 1:
+            return _Decision(
+                False,
+                f"In step {step} the processes have rows of different shapes "
+                f"({_listed(shapes_of)}). Pad them to one shape; or plan buckets for all processes "
+                "together, with `bucket_by_length(..., lengths=, group_size=)` of a `MapDataset`.",
+            )
+        return _Decision(True)
 
     def _wait_for_decision(self, step: int) -> _Decision:
         wait_s = _MIN_WAIT_S
@@ -245,13 +260,13 @@ def _no_step(step: int, process: int, reason: str | None) -> _Decision:
     return _Decision(False, f"Process {process} has no step {step}: {reason}")
 
 
-def _rows(rows_of: Mapping[int, int], max_listed: int = 10) -> str:
-    """List the rows of processes. Of many, list the first and those that differ from it."""
-    first = min(rows_of)
-    different = [p for p in sorted(rows_of) if rows_of[p] != rows_of[first]]
-    few = len(rows_of) <= max_listed
-    listed = sorted(rows_of) if few else [first, *different[: max_listed - 1]]
-    return ", ".join(f"process {process}: {rows_of[process]} rows" for process in listed)
+def _listed(value_of: Mapping[int, str], max_listed: int = 10) -> str:
+    """List a value of each process. Of many, list the first and those that differ from it."""
+    first = min(value_of)
+    different = [p for p in sorted(value_of) if value_of[p] != value_of[first]]
+    few = len(value_of) <= max_listed
+    listed = sorted(value_of) if few else [first, *different[: max_listed - 1]]
+    return ", ".join(f"process {process}: {value_of[process]}" for process in listed)
 
 
 @final

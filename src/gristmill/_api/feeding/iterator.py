@@ -1,12 +1,16 @@
 """`FeedIterator`: batches that are on their devices before they are requested."""
 
+import contextlib
+import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, cast, final, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast, final, runtime_checkable
 
-from gristmill._api.dataset.iterator import DatasetIterator
+from gristmill._api.dataset.iterator import DatasetIterator, StreamIterator
+from gristmill._api.excluded import ToExclude
 from gristmill._api.experimental.next_index import get_next_index, set_next_index
 from gristmill._api.feeding.exchange import JobExchange
 from gristmill._api.feeding.fed_batches import (
@@ -14,17 +18,36 @@ from gristmill._api.feeding.fed_batches import (
     FedBatch,
     FedBatches,
     SourceState,
+    capture_provenance,
     capture_state,
+    run_of,
 )
+from gristmill._api.feeding.feed_times import FeedTimes, WaitClock
 from gristmill._api.feeding.hosts import HostAgreement
 from gristmill._api.feeding.placement import Placement
 from gristmill._api.feeding.remainder import Remainder
+from gristmill._api.ledgers.open_ledger import open_ledger
+from gristmill._api.loader.iterator import DataLoaderIterator, skips_errors
+from gristmill._api.monitoring.explain import explain_iterator
+from gristmill._api.monitoring.trace import timelines_of
+from gristmill._api.plan_access import HasPlan, plan_of, require_length
 from gristmill._base.extras import load_extra
-from gristmill._base.resumable_puller import STOP_TIMEOUT_S, Producer, ResumablePuller
+from gristmill._base.threads.background import ParkedError
+from gristmill._base.threads.resumable_puller import STOP_TIMEOUT_S, Producer, ResumablePuller
+from gristmill._checkpoint.skipped_record import SkippedRecord
+from gristmill._engine.provenance.origin import Provenance, RecordOrigin
+from gristmill._engine.stream import PARK_TIMEOUT_S
 from gristmill._metrics.profiler import traced
-from gristmill._metrics.stats import Stats
-from gristmill.errors import ClosedError
+from gristmill._metrics.stats import HasStats, Stats, show_html
+from gristmill._metrics.timeline import Timeline
+from gristmill._plan.nodes.base import stable_repr
+from gristmill.errors import ClosedError, ProvenanceError
+from gristmill.options import WorkerOptions
 from gristmill.types import Tree
+
+if TYPE_CHECKING:
+    from gristmill._api.ledgers.keeper import LedgerKeeper
+    from gristmill._metrics.explanation import Explanation
 
 SLEEP_S = 0.001
 """A pause of the thread after a batch was taken. Dispatching a training step takes less."""
@@ -57,6 +80,9 @@ class FeedIterator(DatasetIterator[Tree]):
         remainder: How to feed batches with fewer rows.
         prefetch: The maximum number of batches to place ahead of the consumer.
         timeout_s: How long a step waits for other processes. By default there is no limit.
+        idle_timeout_s: If no batch is taken for this long, the background thread ends and frees the
+            batches that it has placed. It starts again with the next call. Only in a job of one
+            process: the others would wait.
     """
 
     def __init__(
@@ -67,28 +93,82 @@ class FeedIterator(DatasetIterator[Tree]):
         prefetch: int,
         *,
         timeout_s: float | None = None,
+        idle_timeout_s: float = WorkerOptions().idle_timeout_s,
     ) -> None:
         super().__init__(cast(Any, source) if isinstance(source, DatasetIterator) else ())
         self._source: BatchSource = cast(Any, source)
         self._prefetch = prefetch
         self._state: Callable[[], SourceState] = capture_state(self._source)
-        self._producer = _FedBatchProducer(self._source, placement, remainder, timeout_s)
-        self._puller = ResumablePuller[FedBatch, SourceState](
-            self._producer, buffer_size=prefetch, name="gristmill-feed", sleep_s=SLEEP_S
+        self._provenance: Callable[[], Provenance] = capture_provenance(self._source)
+        self._times = FeedTimes()
+        self._placement = placement
+        self._remainder = remainder
+        self._new_producer = partial(
+            _FedBatchProducer, self._source, placement, remainder, timeout_s, self._times
         )
-        weakref.finalize(self, self._puller.end)
+        self._idle_timeout_s = None if placement.processes else idle_timeout_s
+        self._ledger: LedgerKeeper | None = None
+        self._open(needs_resync=False)
         self._is_closed = False
-        self._clock = _WaitClock()
+        self._clock = WaitClock(self._times.timeline)
+
+    def _open(self, *, needs_resync: bool) -> None:
+        self._producer = self._new_producer(ledger=self._ledger)
+        puller = ResumablePuller[FedBatch, SourceState](
+            self._producer,
+            buffer_size=self._prefetch,
+            name="gristmill-feed",
+            sleep_s=SLEEP_S,
+            idle_timeout_s=self._idle_timeout_s,
+        )
+        puller.needs_resync = needs_resync  # first: Ctrl-C may come at any moment
+        self._puller = puller
+        self._end_at_collection = weakref.finalize(self, puller.end)
+        self._is_parked = False
+
+    def _park(self) -> None:
+        """End what runs in the background, also in the source, until the next call.
+
+        A traceback may keep this object alive for as long as a notebook runs. In a job of several
+        processes, the others would wait.
+        """
+        if self._puller.is_owner or self._puller.is_parked or self._placement.processes:
+            return
+        self._producer.pauses_source = True
+        self._puller.reclaim(PARK_TIMEOUT_S)
+        if self._puller.is_owner:
+            self._is_parked = True
+            self._puller.end()
+        else:
+            self._puller.park_later()
+
+    def _unpark(self) -> None:
+        """Make another puller if the last one has ended with its thread."""
+        self._puller.keep()
+        if self._is_parked or self._puller.is_parked:
+            self._puller.reclaim()  # its thread may just be ending what the source runs
+            self._end_at_collection.detach()
+            self._open(needs_resync=True)  # the source is ahead by what was prefetched
 
     def __next__(self) -> Tree:
         requested_at_s = time.perf_counter()
-        self.start_prefetch()
-        with traced("wait"):
-            fed = self._puller.pull()
-        self._clock.count(requested_at_s)
+        fed = None
+        try:
+            while fed is None:
+                self.start_prefetch()
+                with traced("wait"), contextlib.suppress(ParkedError):  # it parked just now
+                    fed = self._puller.pull()
+            self._clock.count(requested_at_s)
+        except StopIteration:
+            raise
+        except BaseException:
+            self._park()
+            raise
         # No function is called from here on, so a Ctrl-C comes either before or after.
-        self._state = fed.state
+        self._state, self._provenance = fed.state, fed.provenance
         self._puller.needs_resync = False
+        if fed.write is not None:
+            fed.write()
         return fed.batch
 
     def get_state(self) -> SourceState:
@@ -103,10 +183,58 @@ class FeedIterator(DatasetIterator[Tree]):
         """
         self._reposition(lambda: self._puller.seek(state))
 
+    def provenance(self) -> Provenance:
+        """Return the records of the last batch of this process, as the iterator of the source does.
+
+        Rows that were added as padding, and the rows of other processes, are not in it.
+
+        Raises:
+            ProvenanceError: No batch was taken yet, or a step does not keep track of records.
+        """
+        return self._provenance()
+
+    def origins(self, leaf: Any) -> list[RecordOrigin]:
+        """Return the records that a leaf of `DataLoader(provenance=True)` stands for.
+
+        Args:
+            leaf: The leaf of a batch, or the rows of it that this process can read. Where JAX has
+                only 32 bits, positions from 2^31 on do not fit: leave the leaf out of the batch
+                before it is fed, or set `jax_enable_x64`.
+
+        Raises:
+            ProvenanceError: The source is not a loader.
+        """
+        source: object = self._source
+        if not isinstance(source, DataLoaderIterator):
+            raise ProvenanceError(
+                f"{type(source).__name__} adds no such leaf. Feed a `DataLoader` with "
+                "`provenance=True`."
+            )
+        return source.origins(leaf)
+
+    def exclude(self, *, records: ToExclude = (), steps: Iterable[int] = ()) -> None:
+        state = self.get_state()
+
+        def move() -> None:
+            self._source.set_state(state)  # batches that were prefetched are computed again
+            run_of(self._source)
+            iterator: Any = self._source
+            iterator.exclude(records=records, steps=steps)
+
+        self._reposition(move)
+
+    def keep_ledger(self, folder: str | os.PathLike[str], *, step: int | None = None) -> None:
+        run = run_of(self._source)
+        self.set_state(self.get_state())  # batches that were prefetched are not in the ledger
+        ledger = open_ledger(folder, run, run.pipeline[0], step=step)
+        self._producer.keep(ledger)
+        self._ledger = ledger
+
     def start_prefetch(self) -> None:
         """Start to place batches on the devices, before the first `next`."""
         if self._is_closed:
             raise ClosedError("The iterator was closed. Make a new one from the loader.")
+        self._unpark()
         if self._puller.needs_resync:
             self.set_state(self.get_state())
         if not self._producer.is_open:
@@ -123,6 +251,8 @@ class FeedIterator(DatasetIterator[Tree]):
         self._is_closed = True
         self._puller.reclaim(STOP_TIMEOUT_S)
         self._puller.end()
+        if self._ledger is not None:
+            self._ledger.close()
         source: object = self._source
         if isinstance(source, _Closeable):
             source.close()
@@ -133,24 +263,97 @@ class FeedIterator(DatasetIterator[Tree]):
         The steps are those of the source, if it has any.
         """
         source: object = self._source
-        stats = source.stats() if isinstance(source, _HasStats) else Stats()
+        stats = source.stats() if isinstance(source, HasStats) else Stats()
         clock = self._clock
         return replace(
             stats,
             num_elements=clock.num_batches,
             elapsed_s=clock.elapsed_s,
             waited_s=clock.waited_s,
+            first_wait_s=clock.first_wait_s,
+            place_s=self._times.place_s,
+            host_wait_s=self._times.host_wait_s,
+            wait_counts=clock.waits.counts,
+            history=clock.history.samples,
+            recent=clock.history.recent,
         )
 
+    def explain(
+        self, *, headspace: Callable[[Any], object] | None = None, num_steps: int = 10
+    ) -> "Explanation":
+        """Explain how much of the time the consumer waited, for what, and what would change it.
+
+        >>> import numpy as np
+        >>> from gristmill import feed, load
+        >>> with feed(load(np.ones((6, 2)), num_epochs=1, batch_size=2)) as batches:
+        ...     for batch in batches: pass
+        ...     batches.explain().stats.num_elements
+        3
+
+        Args:
+            headspace: The training step, a function of a batch. It is called several times with
+                the next batch, which `next` still returns afterwards. It must not
+                donate the batch.
+            num_steps: How often to call it.
+        """
+        return explain_iterator(
+            self,
+            self.stats(),
+            headspace=headspace,
+            num_steps=num_steps,
+            is_dataset=self._is_of_dataset,
+        )
+
+    @property
+    def _is_of_dataset(self) -> bool:
+        return not isinstance(self._source, DataLoaderIterator)
+
+    def _timelines(self) -> list[Timeline]:
+        return [*timelines_of(self._source), self._times.timeline]
+
+    @property
+    def skipped(self) -> Sequence[SkippedRecord]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The records that the source has skipped so far because they raised."""
+        source: object = self._source
+        return source.skipped if isinstance(source, _ListsSkips) else ()
+
     def __repr__(self) -> str:
-        return f"FeedIterator({self._source!r}, prefetch={self._prefetch})"
+        return f"FeedIterator({stable_repr(self._source)}, prefetch={self._prefetch})"
+
+    def _repr_html_(self) -> str:
+        return show_html(self.stats(), title=repr(self), is_dataset=self._is_of_dataset)
+
+    def __len__(self) -> int:
+        """Return the number of batches from the start of the source to its end.
+
+        Raises:
+            TypeError: It is not known before they are computed, there is no end, or several
+                processes agree on it.
+        """
+        return require_length(self, self._length())
+
+    def _length(self) -> int | None:
+        source: object = self._source
+        if self._placement.processes or not isinstance(source, HasPlan):
+            return None
+        iterator: Any = source
+        if isinstance(iterator, DataLoaderIterator) and skips_errors(iterator):
+            return None
+        return self._remainder.num_batches(plan_of(source))
+
+    def __bool__(self) -> bool:
+        return True
 
     def _reposition(self, move: Callable[[], None]) -> None:
         """Move the source. If that fails or is interrupted, this iterator stays where it is."""
         self._puller.reclaim()  # waits for the old thread: two must not run at once
+        self._unpark()
         self._producer.reset()
         move()
         self._state = capture_state(self._source)
+        self._provenance = capture_provenance(self._source)
+        if self._ledger is not None:
+            self._ledger.restart(run_of(self._source))
         self._puller.needs_resync = False
 
     def _get_next_index(self) -> int:
@@ -169,10 +372,11 @@ class _Closeable(Protocol):
 
 
 @runtime_checkable
-class _HasStats(Protocol):
-    """A source that counts what it does."""
+class _ListsSkips(Protocol):
+    """A source that lists the records that it has skipped."""
 
-    def stats(self) -> Stats: ...
+    @property
+    def skipped(self) -> Sequence[SkippedRecord]: ...
 
 
 @final
@@ -185,13 +389,19 @@ class _FedBatchProducer(Producer[FedBatch, SourceState]):
         placement: Placement,
         remainder: Remainder,
         timeout_s: float | None,
+        times: FeedTimes,
+        ledger: "LedgerKeeper | None",
     ) -> None:
+        self._times = times
+        self._ledger = ledger
         self._timeout_s = timeout_s
         self._source = source
         self._placement = placement
         self._remainder = remainder
         self._batches: FedBatches | None = None
         self._hosts: HostAgreement | None = None
+        self.pauses_source = False
+        """Whether nothing of the source is to run in the background after `dispose`."""
 
     @property
     def is_open(self) -> bool:
@@ -208,7 +418,13 @@ class _FedBatchProducer(Producer[FedBatch, SourceState]):
                 self._remainder.mode,
                 timeout_s=self._timeout_s,
             )
-        self._batches = FedBatches(self._source, self._placement, self._remainder, self._hosts)
+        self._batches = FedBatches(
+            self._source, self._placement, self._remainder, self._hosts, self._times, self._ledger
+        )
+
+    def keep(self, ledger: "LedgerKeeper") -> None:
+        """Write the batches of the next run to a ledger."""
+        self._ledger = ledger
 
     def reset(self) -> None:
         """End a run, so that the next batch starts another one."""
@@ -235,25 +451,7 @@ class _FedBatchProducer(Producer[FedBatch, SourceState]):
         if self._hosts is not None:
             self._hosts.stop()
 
-
-@final
-class _WaitClock:
-    """Measures how long the consumer waits for batches."""
-
-    def __init__(self) -> None:
-        self.num_batches = 0
-        self.waited_s = 0.0
-        self._start_s: float | None = None
-        self._end_s = 0.0
-
-    def count(self, requested_at_s: float) -> None:
-        now_s = time.perf_counter()
-        if self._start_s is None:
-            self._start_s = requested_at_s
-        self._end_s = now_s
-        self.waited_s += now_s - requested_at_s
-        self.num_batches += 1
-
-    @property
-    def elapsed_s(self) -> float:
-        return 0.0 if self._start_s is None else self._end_s - self._start_s
+    def dispose(self) -> None:
+        source: object = self._source
+        if self.pauses_source and isinstance(source, DataLoaderIterator | StreamIterator):
+            run_of(self._source).stream.pause()

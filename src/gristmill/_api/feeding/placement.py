@@ -10,8 +10,9 @@ import numpy as np
 from gristmill._api.feeding.fast_device_put import FastDevicePut
 from gristmill._api.feeding.jax_types import JaxArray, Sharding, Target
 from gristmill._api.feeding.leaves import canonicalize, is_supported
+from gristmill._api.feeding.mesh_shards import row_groups
 from gristmill._base.extras import load_extra
-from gristmill._base.tree import PyTreeDef
+from gristmill._base.trees.tree import PyTreeDef
 from gristmill.errors import FeedError, PlanTypeError
 from gristmill.types import AnyArray, Leaf, Tree
 
@@ -66,6 +67,19 @@ class Placement:
         # Read here: they are contexts of the user's thread, and another thread calls `put`.
         self._default_device = self._jax.config.jax_default_device
         self._has_64_bits: bool = self._jax.config.jax_enable_x64
+
+    @property
+    def num_row_groups(self) -> int:
+        """How many different shards of the rows the processes hold; 1 if it is not known."""
+        count = 1
+        for target in self._jax.tree.leaves(self._targets):
+            if not isinstance(target, self._jax.sharding.NamedSharding):
+                continue
+            first: Any = target.spec[0] if target.spec else None
+            if first is not None and not target.is_fully_addressable:
+                axes = (first,) if isinstance(first, str) else tuple(first)
+                count = max(count, len(row_groups(target.mesh, axes)) if axes else 1)
+        return count
 
     def check(self, batch: Tree) -> None:
         """Raise if JAX does not support a leaf of the batch."""

@@ -1,5 +1,6 @@
 """Batches with fewer rows than the others: kept, dropped, or padded and masked."""
 
+import zlib
 from collections.abc import Hashable
 from typing import Literal, NamedTuple, TypeAlias, cast, final
 
@@ -8,8 +9,9 @@ from numpy.typing import NDArray
 
 from gristmill._api.feeding.batch_shapes import LeafShape, zeros_like
 from gristmill._api.feeding.leaves import is_supported
-from gristmill._base.tree import leaves_with_paths, map_leaves
+from gristmill._base.trees.tree import leaves_with_paths, map_leaves
 from gristmill._plan.nodes.base import Node
+from gristmill._plan.traverse import known_length, num_full_batches
 from gristmill.errors import FeedError, PlanError
 from gristmill.types import Leaf, Tree
 
@@ -49,6 +51,12 @@ class Remainder:
             padded = batch if count == self._batch_size else map_leaves(self._pad, batch)
             return FittedBatch(padded, np.arange(self._batch_size) < count, self._batch_size)
         return FittedBatch(batch, None, count) if count == self._batch_size else None
+
+    def num_batches(self, plan: Node) -> int | None:
+        """Return the number of batches of a plan that are fed, if it is known."""
+        if self.mode == "drop":
+            return num_full_batches(plan, self._batch_size)
+        return known_length(plan)
 
     def shapes_of(self, batch: Tree) -> Tree:
         """Return the argument for `empty_batch` that makes a batch like this one."""
@@ -100,6 +108,19 @@ def num_rows(batch: Tree) -> int:
             'padded. Make their first axes equally long, or pass `remainder="keep"`.'
         )
     return next(iter(counts.values()))
+
+
+def describe_rows(batch: Tree, max_length: int = 200) -> str:
+    """Return the shapes of the rows of a batch, by leaf, as a short string.
+
+    >>> describe_rows({"x": np.zeros((3, 2)), "y": np.zeros(3), "step": 7})
+    'batch["x"]: (2,), batch["y"]: ()'
+    """
+    leaves = leaves_with_paths(batch, "batch")
+    shown = ", ".join(f"{path}: {leaf.shape[1:]}" for path, leaf in leaves if _has_rows(leaf))
+    if len(shown) <= max_length:
+        return shown
+    return f"{shown[:max_length]}... (checksum {zlib.crc32(shown.encode())})"
 
 
 def batch_size_of(plan: Node | None) -> int | None:

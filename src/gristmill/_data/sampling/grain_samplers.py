@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from gristmill._base.grain_classes import is_from_grain
+from gristmill._base.grain.classes import is_from_grain
 from gristmill._data.sampling.samplers import IndexSampler, SequentialSampler
 from gristmill.options import as_shard
 

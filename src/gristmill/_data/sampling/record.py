@@ -8,7 +8,7 @@ import numpy as np
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class RecordMetadata:
     """The record at an index of the stream, and its random generator.
 
@@ -29,11 +29,11 @@ class RecordMetadata:
         """Return the same metadata without the key."""
         return self if self.record_key is None else replace(self, record_key=None)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:  # that of a generator has an address in memory
         return f"RecordMetadata(index={self.index}, record_key={self.record_key}, rng={self.rng})"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Record(Generic[T]):
     """A record's data with its metadata.
 
@@ -43,3 +43,6 @@ class Record(Generic[T]):
 
     metadata: RecordMetadata
     data: T
+
+    def __repr__(self) -> str:  # without data
+        return f"Record(metadata={self.metadata!r}, data=<{type(self.data).__name__}>)"

@@ -19,10 +19,10 @@ from gristmill._base.indices import as_indices, check_index, split_epochs
 from gristmill._base.seed import new_generator
 from gristmill._data.sampling.record import RecordMetadata
 from gristmill._data.sampling.shard_lengths import ENDLESS, contiguous_range, strided_length
-from gristmill._data.sampling.shuffle import shuffled
+from gristmill._data.sampling.shuffle import shuffled, unshuffled
 from gristmill.errors import PlanError
 from gristmill.options import NoSharding, ShardOptions, as_shard
-from gristmill.types import Span
+from gristmill.types import Indices, Span
 
 
 @runtime_checkable
@@ -31,6 +31,24 @@ class Sampler(Protocol):
 
     It should raise `IndexError` past its end, and can define `__len__`; otherwise the length is
     found by trying indices. Checkpoints identify it by its `repr`.
+
+    >>> from gristmill import DataLoader, RecordMetadata
+    >>> class Backwards:
+    ...     def __init__(self, num_records):
+    ...         self.num_records = num_records
+    ...
+    ...     def __repr__(self):
+    ...         return f"Backwards({self.num_records})"
+    ...
+    ...     def __len__(self):
+    ...         return self.num_records
+    ...
+    ...     def __getitem__(self, index):
+    ...         if not 0 <= index < self.num_records:
+    ...             raise IndexError(index)
+    ...         return RecordMetadata(index=index, record_key=self.num_records - 1 - index)
+    >>> list(DataLoader(data_source=list("abc"), sampler=Backwards(3)))
+    ['c', 'b', 'a']
     """
 
     def __getitem__(self, index: int, /) -> RecordMetadata: ...
@@ -50,11 +68,19 @@ class BlockSampler(Protocol):
     def seed(self) -> int | None: ...
 
     def num_positions(self, shard: ShardOptions) -> int:
-        """Return the number of elements of a shard."""
+        """Return the number of elements of a shard.
+
+        Args:
+            shard: The shard.
+        """
         ...
 
     def keys(self, indices: Span) -> Span:
-        """Return the record at each index of the stream."""
+        """Return the record at each index of the stream.
+
+        Args:
+            indices: Indices of the stream.
+        """
         ...
 
 
@@ -94,18 +120,44 @@ class SequentialSampler:
         )
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        return _metadata(self, index, len(self))
+        return read_metadata(self, index, len(self))
 
     def __iter__(self) -> Iterator[RecordMetadata]:
         return map(self.__getitem__, range(len(self)))
 
+    @property
+    def epoch_size(self) -> int:
+        """Number of records in an epoch."""
+        return self._length
+
     def num_positions(self, shard: ShardOptions) -> int:
-        """Return the number of elements of a shard."""
+        """Return the number of elements of a shard.
+
+        Args:
+            shard: The shard.
+        """
         return strided_length(len(self), shard)
 
     def keys(self, indices: Span) -> Span:
-        """Return the record at each index of the stream."""
-        return indices
+        """Return the record at each index of the stream; later epochs are equal to the first.
+
+        Args:
+            indices: Indices of the stream.
+        """
+        if isinstance(indices, range):
+            if not indices or (indices[0] >= 0 and indices[-1] < self._length):
+                return indices
+            indices = as_indices(indices)
+        return as_indices(indices % self._length) if self._length else indices
+
+    def offsets_of(self, record: int, epoch: int) -> Indices:
+        """Return the offsets in an epoch at which a record comes. All epochs are equal.
+
+        Args:
+            record: The index of a record in the source.
+            epoch: The number of an epoch, starting at 0.
+        """
+        return as_indices([record] if record < self._length else [])
 
 
 @final
@@ -159,7 +211,7 @@ class IndexSampler:
         )
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        return _metadata(self, index, self._end)
+        return read_metadata(self, index, self._end)
 
     def __iter__(self) -> Iterator[RecordMetadata]:
         return map(self.__getitem__, range(len(self) if self._own else 0))
@@ -179,11 +231,19 @@ class IndexSampler:
         return len(self._own)
 
     def with_shard(self, shard: ShardOptions) -> "IndexSampler":
-        """Return the sampler of another shard."""
+        """Return the sampler of another shard.
+
+        Args:
+            shard: The shard to read.
+        """
         return IndexSampler(self.num_records, shard, self.shuffle, self.num_epochs, self.seed)
 
     def num_positions(self, shard: ShardOptions) -> int:
-        """Return the number of elements of a shard."""
+        """Return the number of elements of a shard.
+
+        Args:
+            shard: The shard.
+        """
         if self.shard_options.shard_count == 1:
             return strided_length(len(self), shard)
         if self.num_epochs is None and self._own:
@@ -191,7 +251,11 @@ class IndexSampler:
         return min(len(self._own) * (self.num_epochs or 0), ENDLESS)
 
     def keys(self, indices: Span) -> Span:
-        """Return the record at each index of the stream."""
+        """Return the record at each index of the stream.
+
+        Args:
+            indices: Indices of the stream.
+        """
         positions = _floor_divide(indices, self.shard_options.shard_count)
         size, first = len(self._own), self._own.start
         if isinstance(positions, range):
@@ -205,6 +269,21 @@ class IndexSampler:
             chosen = epochs == epoch
             keys[chosen] = self._epoch(offsets[chosen], epoch)
         return keys
+
+    def offsets_of(self, record: int, epoch: int) -> Indices:
+        """Return the offsets in an epoch at which a record comes: one, if the shard has it.
+
+        Args:
+            record: The index of a record in the source.
+            epoch: The number of an epoch, starting at 0.
+        """
+        if record not in self._own:
+            return as_indices([])
+        offsets = as_indices([record - self._own.start])
+        if self.shuffle and self.seed is not None:
+            seed = (self.seed + epoch) % 2**32
+            return unshuffled(offsets, num_records=len(self._own), seed=seed)
+        return offsets
 
     def _epoch(self, offsets: Span, epoch: int) -> Span:
         """Return the records at some offsets within one epoch."""
@@ -226,8 +305,9 @@ class AllShardsSampler:
     [0, 3, 1, 4, 2, 3]
     """
 
-    def __init__(self, sampler: IndexSampler, count: int) -> None:
+    def __init__(self, sampler: IndexSampler, count: int, epoch: int | None = None) -> None:
         drops = sampler.shard_options.drop_remainder
+        self._epoch = epoch
         self._shards: list[IndexSampler] = [
             sampler.with_shard(ShardOptions(number, count, drops)) for number in range(count)
         ]
@@ -237,18 +317,41 @@ class AllShardsSampler:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Number of elements of each shard."""
+        """Number of elements of each shard: of one epoch, or of all."""
+        if self._epoch is not None:
+            return tuple(shard.epoch_size for shard in self._shards)
         return tuple(shard.num_positions(shard.shard_options) for shard in self._shards)
+
+    def from_epoch(self, indices: Indices) -> Indices:
+        """Return the indices in the whole stream of indices that count from the epoch on."""
+        if self._epoch is None:
+            return indices
+        count, first = len(self._shards), self._epoch * len(self._shards)
+        starts = np.array([first * shard.epoch_size for shard in self._shards], dtype=np.int64)
+        return indices + starts[as_indices(indices % count)]
+
+    def epoch_of(self, index: int) -> int:
+        """Return the epoch of an index."""
+        number, owner = divmod(index, len(self._shards))
+        return number // self._shards[owner].epoch_size
 
     def __getitem__(self, index: int) -> RecordMetadata:
         return self._shards[index % len(self._shards)][index]
 
     def num_positions(self, shard: ShardOptions) -> int:
-        """Return the number of elements of a shard."""
+        """Return the number of elements of a shard.
+
+        Args:
+            shard: The shard.
+        """
         return strided_length(min(sum(self.lengths), ENDLESS), shard)
 
     def keys(self, indices: Span) -> Span:
-        """Return the record at each index."""
+        """Return the record at each index.
+
+        Args:
+            indices: Indices of the stream.
+        """
         wanted = as_indices(indices)
         owners = wanted % len(self._shards)
         keys = np.empty(len(wanted), dtype=np.int64)
@@ -279,7 +382,8 @@ def _by_epoch(positions: range, size: int) -> Iterator[tuple[int, range]]:
         positions = positions[count:]
 
 
-def _metadata(sampler: BlockSampler, index: SupportsIndex, length: int) -> RecordMetadata:
+def read_metadata(sampler: BlockSampler, index: SupportsIndex, length: int) -> RecordMetadata:
+    """Return the metadata of a sampler of gristmill at an index of its stream."""
     position = check_index(index, length)
     key = int(sampler.keys(range(position, position + 1))[0])
     rng = None if sampler.seed is None else new_generator(sampler.seed + position)

@@ -2,7 +2,7 @@
 
 import sys
 
-from gristmill.options import ShardOptions
+from gristmill.options import EMPTY_SHARD_COUNT, ShardOptions
 
 ENDLESS = sys.maxsize
 """The length of an endless stream."""
@@ -17,7 +17,7 @@ def strided_length(total: int, shard: ShardOptions) -> int:
     [3, 3, 3]
     """
     if total == ENDLESS:
-        return ENDLESS
+        return 0 if shard.shard_count == EMPTY_SHARD_COUNT else ENDLESS
     if shard.drop_remainder:
         return total // shard.shard_count
     return len(range(shard.shard_index, total, shard.shard_count))

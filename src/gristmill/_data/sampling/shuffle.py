@@ -33,6 +33,20 @@ def shuffled(positions: Indices, *, num_records: int, seed: int) -> Indices:
     return _walk(positions.astype(word), num_records - 1, seed).astype(np.int64)
 
 
+def unshuffled(records: Indices, *, num_records: int, seed: int) -> Indices:
+    """Return the position of each of some records in a shuffled epoch: the inverse of `shuffled`.
+
+    >>> unshuffled(shuffled(np.arange(5), num_records=5, seed=42), num_records=5, seed=42).tolist()
+    [0, 1, 2, 3, 4]
+    """
+    bits = _num_bits(num_records - 1)
+    if bits == _MIN_BITS:
+        return np.argsort(_small_epoch(num_records, seed))[records].astype(np.int64)
+    word = np.uint32 if bits <= 32 else np.uint64
+    walked = _walk(records.astype(word), num_records - 1, seed, decrypts=True)
+    return walked.astype(np.int64)
+
+
 def _num_bits(last: int) -> int:
     """Return the width of the cipher: even, and enough for the last record."""
     return max(_MIN_BITS, last.bit_length() + last.bit_length() % 2)
@@ -60,20 +74,20 @@ def _small_epoch(num_records: int, seed: int) -> Values:
     return epoch
 
 
-def _walk(positions: Values, last: int, seed: int) -> Values:
+def _walk(positions: Values, last: int, seed: int, *, decrypts: bool = False) -> Values:
     bits = _num_bits(last)
-    values = _encrypt(positions, bits, seed)
+    values = _encrypt(positions, bits, seed, decrypts=decrypts)
     rows = np.flatnonzero(values > last)
     outside = values[rows]
     while len(rows):
-        outside = _encrypt(outside, bits, seed)
+        outside = _encrypt(outside, bits, seed, decrypts=decrypts)
         values[rows] = outside
         still = np.flatnonzero(outside > last)
         rows, outside = rows[still], outside[still]
     return values
 
 
-def _encrypt(values: Values, bits: int, seed: int) -> Values:
+def _encrypt(values: Values, bits: int, seed: int, *, decrypts: bool = False) -> Values:
     width, word = bits // 2, values.dtype.type
     mask = word(2**width - 1)
     left, right = values >> word(width), values & mask
@@ -82,7 +96,9 @@ def _encrypt(values: Values, bits: int, seed: int) -> Values:
     twice = word(2**width + 1)
     by_1, by_8, by_2 = (word(width - by % width) for by in (1, 8, 2))
     sides = ((left, right), (right, left)) * 2
-    for (target, other), key in zip(sides, _round_keys(seed), strict=True):
+    rounds = list(zip(sides, _round_keys(seed), strict=True))
+    # A round is its own inverse, so that the rounds in reverse order decrypt.
+    for (target, other), key in reversed(rounds) if decrypts else rounds:
         np.multiply(other, twice, out=double)
         np.right_shift(double, by_1, out=rotated)
         rotated &= double >> by_8

@@ -59,3 +59,51 @@ def refuse_non_utf8(head: bytes, path: str) -> None:
             path=path,
             offset=head.index(b"\x00"),
         )
+
+
+_KNOWN_CONTENTS = {
+    b"%PDF": "a PDF document",
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a zip archive",
+    b"\x80\x04": "a Python pickle",
+    b"\x80\x05": "a Python pickle",
+    b"ID3": "an MP3 file",
+    b"RIFF": "a WAV, AVI or WebP file",
+    b"<": "XML or HTML",
+}
+
+
+def describe_content(head: bytes, detected: str | None, compression: str | None) -> str:
+    """Return what a file of unknown format seems to be, as the end of a clause.
+
+    >>> describe_content(b"[1, 2]", None, "gzip")
+    ': the file seems to be a JSON array, compressed with gzip'
+
+    Args:
+        head: The first bytes of the file, decompressed.
+        detected: The name of the format, if it is known.
+        compression: The name of the compression, if the file is compressed.
+    """
+    stripped = head.removeprefix(UTF8_BOM).lstrip()
+    kinds = (kind for magic, kind in _KNOWN_CONTENTS.items() if head.startswith(magic))
+    kind = detected or next(kinds, None)
+    if kind is None and stripped.startswith(b"["):
+        kind = "a JSON array"
+    if kind is None and stripped.startswith(b"{"):
+        kind = "a JSON object, or JSON Lines"
+    if kind is None and stripped and b"\0" not in head and _is_utf8(head):
+        kind = "plain text"
+    if kind is None and compression is None:
+        return "" if head else ": the file is empty"
+    packed = f"{', ' if kind else ''}compressed with {compression}" if compression else ""
+    return f": the file seems to be {kind or ''}{packed}"
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        return error.start > len(head) - 4  # a character that is cut off here
+    return True

@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 from typing import ClassVar, final
 
 from gristmill._data.sources.records.tfrecord import read_frames
-from gristmill._data.sources.tables.arrow_values import translate_arrow_errors
+from gristmill._data.sources.tables.arrow_values import (
+    ArrowArray,
+    concatenate,
+    is_string_or_binary,
+    load_pyarrow,
+    to_dense,
+    to_objects,
+    translate_arrow_errors,
+)
 from gristmill._data.sources.tables.parquet import FORMAT_NAME, ParquetFile, open_parquet
 from gristmill._io.file import FileRef
 from gristmill._io.open_files import OpenFiles
@@ -72,7 +80,8 @@ class ParquetStream:
             A block of rows, and a function that returns the position after the first n of them.
         """
         group, row = position
-        file = open_parquet(OpenFiles([self.ref])[0], "`ParquetIterDataset`", **self.options)
+        options = {"page_checksum_verification": True, **self.options}
+        file = open_parquet(OpenFiles([self.ref])[0], "`ParquetIterDataset`", **options)
         try:
             while group < file.num_row_groups:
                 columns = self._read_group(file, group)
@@ -88,12 +97,23 @@ class ParquetStream:
         with translate_arrow_errors(self.ref.path, FORMAT_NAME):
             table = file.read_row_group(group)
             return {
-                table.field(number).name: table.column(number).to_numpy()
+                table.field(number).name: _to_numpy(table.column(number))
                 for number in range(table.num_columns)
             }
 
     def __repr__(self) -> str:
         return f"Parquet({self.ref.name!r})"
+
+
+def _to_numpy(column: ArrowArray) -> AnyArray:
+    """Return what `to_numpy` of pyarrow returns, which imports pandas, without it if possible."""
+    types = load_pyarrow("Parquet files").types
+    values: AnyArray | None = None
+    if is_string_or_binary(column.type):
+        values = to_objects(column)
+    elif (types.is_integer(column.type) or types.is_floating(column.type)) and column.num_chunks:
+        values = None if column.null_count else to_dense(concatenate(column.chunks))
+    return column.to_numpy() if values is None else values
 
 
 def _position_after(group: int, first: int) -> Callable[[int], list[int]]:

@@ -8,7 +8,10 @@ from typing import Protocol, TypeAlias, final, runtime_checkable
 import numpy as np
 
 from gristmill._base.checks import as_bool, as_int
-from gristmill._base.grain_classes import is_from_grain
+from gristmill._base.grain.classes import is_from_grain
+from gristmill._base.short_repr import show_value
+from gristmill._data.batching.buckets import BucketByLength
+from gristmill._data.transforms.stream_operations import Scan, Unbatch, Window
 from gristmill.errors import PlanTypeError
 from gristmill.types import Element, Tree
 
@@ -41,15 +44,38 @@ class Map(_Transformation):
     """
 
     @abstractmethod
-    def map(self, element: Element) -> Element:
-        """Return the transformed element."""
+    def map(self, element: Element, /) -> Element:
+        """Return the transformed element.
+
+        Args:
+            element: An element of the step below, or a record of the source.
+        """
 
 
 @runtime_checkable
 class SupportsMapBatch(Protocol):
-    """A map that also handles many elements at once, as columns."""
+    """A map that also handles many elements at once, as columns.
 
-    def map_batch(self, columns: Tree, /) -> Tree: ...
+    >>> import numpy as np
+    >>> class Double(Map):
+    ...     def map(self, element):
+    ...         return 2 * element
+    ...
+    ...     def map_batch(self, columns):
+    ...         return 2 * columns
+    >>> isinstance(Double(), SupportsMapBatch)
+    True
+    >>> Double().map_batch(np.arange(3))
+    array([0, 2, 4])
+    """
+
+    def map_batch(self, columns: Tree, /) -> Tree:
+        """Return the transformed elements.
+
+        Args:
+            columns: The elements as one pytree of arrays, whose first axis are the elements.
+        """
+        ...
 
 
 @runtime_checkable
@@ -63,45 +89,109 @@ class RandomMap(_Transformation):
     """Maps one element and its own random generator to one element.
 
     The generator depends on the seed and the position of the record only.
+
+    >>> from gristmill import load
+    >>> class Flip(RandomMap):
+    ...     def random_map(self, element, rng):
+    ...         return -element if rng.random() < 0.5 else element
+    >>> list(load(range(1, 6), num_epochs=1, seed=0, transformations=[Flip()]))
+    [-1, -2, -3, 4, -5]
     """
 
     @abstractmethod
-    def random_map(self, element: Element, rng: np.random.Generator) -> Element:
-        """Return the transformed element."""
+    def random_map(self, element: Element, rng: np.random.Generator, /) -> Element:
+        """Return the transformed element.
+
+        Args:
+            element: An element of the step below, or a record of the source.
+            rng: A generator that depends on the seed and the position of the element only.
+        """
 
 
 class TfRandomMap(_Transformation):
-    """A `RandomMap` whose method has the name used in TensorFlow pipelines."""
+    """A `RandomMap` whose method has the name used in TensorFlow pipelines.
+
+    >>> from gristmill import load
+    >>> class Flip(TfRandomMap):
+    ...     def np_random_map(self, element, rng):
+    ...         return -element if rng.random() < 0.5 else element
+    >>> list(load(range(1, 6), num_epochs=1, seed=0, transformations=[Flip()]))
+    [-1, -2, -3, 4, -5]
+    """
 
     @abstractmethod
-    def np_random_map(self, element: Element, rng: np.random.Generator) -> Element:
-        """Return the transformed element."""
+    def np_random_map(self, element: Element, rng: np.random.Generator, /) -> Element:
+        """Return the transformed element.
+
+        Args:
+            element: An element of the step below, or a record of the source.
+            rng: A generator that depends on the seed and the position of the element only.
+        """
 
 
 class MapWithIndex(_Transformation):
-    """Maps one element and its index in the stream to one element."""
+    """Maps one element and its index in the stream to one element.
+
+    >>> from gristmill import load
+    >>> class Number(MapWithIndex):
+    ...     def map_with_index(self, index, element):
+    ...         return index, element
+    >>> list(load(list("abc"), num_epochs=1, transformations=[Number()]))
+    [(0, 'a'), (1, 'b'), (2, 'c')]
+    """
 
     @abstractmethod
-    def map_with_index(self, index: int, element: Element) -> Element:
-        """Return the transformed element."""
+    def map_with_index(self, index: int, element: Element, /) -> Element:
+        """Return the transformed element.
+
+        Args:
+            index: The number of the element in the stream, starting at 0.
+            element: An element of the step below, or a record of the source.
+        """
 
 
 class Filter(_Transformation):
-    """Keeps an element, or removes it."""
+    """Keeps an element, or removes it.
+
+    >>> from gristmill import load
+    >>> class Even(Filter):
+    ...     def filter(self, element):
+    ...         return element % 2 == 0
+    >>> list(load(range(6), num_epochs=1, transformations=[Even()]))
+    [0, 2, 4]
+    """
 
     @abstractmethod
-    def filter(self, element: Element) -> bool:
-        """Return whether to keep the element."""
+    def filter(self, element: Element, /) -> bool:
+        """Return whether to keep the element.
+
+        Args:
+            element: An element of the step below, or a record of the source.
+        """
 
 
 class FlatMap(_Transformation):
-    """Maps one element to a sequence of at most `max_fan_out` elements, which may be empty."""
+    """Maps one element to a sequence of at most `max_fan_out` elements, which may be empty.
+
+    >>> from gristmill import load
+    >>> class Words(FlatMap):
+    ...     max_fan_out = 10
+    ...
+    ...     def flat_map(self, element):
+    ...         return element.split()
+    >>> list(load(["one two", "", "three"], num_epochs=1, transformations=[Words()]))
+    ['one', 'two', 'three']
+    """
 
     max_fan_out: int
 
     @abstractmethod
-    def flat_map(self, element: Element) -> Sequence[Element]:
-        """Return the elements that replace this one."""
+    def flat_map(self, element: Element, /) -> Sequence[Element]:
+        """Return the elements that replace this one.
+
+        Args:
+            element: An element of the step below, or a record of the source.
+        """
 
 
 @final
@@ -122,6 +212,12 @@ class Batch(_Transformation):
     drop_remainder: bool = False
     batch_fn: Callable[[Sequence[Element]], Element] | None = None
 
+    def __repr__(self) -> str:  # as in Grain, but without the address of a function
+        return (
+            f"Batch(batch_size={self.batch_size}, drop_remainder={self.drop_remainder}, "
+            f"batch_fn={show_value(self.batch_fn)})"
+        )
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_size", as_int("batch_size", self.batch_size, minimum=1))
         object.__setattr__(self, "drop_remainder", as_bool("drop_remainder", self.drop_remainder))
@@ -129,5 +225,20 @@ class Batch(_Transformation):
             raise PlanTypeError(f"`batch_fn` must be callable, got {self.batch_fn!r}.")
 
 
-Transformation: TypeAlias = Batch | Map | RandomMap | TfRandomMap | Filter | FlatMap | MapWithIndex
+Transformation: TypeAlias = (
+    Batch
+    | BucketByLength
+    | Filter
+    | FlatMap
+    | Map
+    | MapWithIndex
+    | RandomMap
+    | Scan
+    | TfRandomMap
+    | Unbatch
+    | Window
+)
+"""A step of a pipeline: an instance of one of these classes, or of one derived from them."""
+
 Transformations: TypeAlias = Sequence[Transformation]
+"""The steps of a pipeline, in their order."""

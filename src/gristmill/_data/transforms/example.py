@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import cast, final
 
@@ -34,11 +34,14 @@ class Feature:
         dtype: `bytes`; `str` for UTF-8 strings; an integer type or `bool`, for features of
             integers that fit; a float type, for features of floats.
         default: Value if the feature is missing: one for all items, or one for each.
+        is_raw: Whether the feature is one value of bytes that contains all numbers, in C order and
+            little-endian, as `gristmill convert` stores arrays.
     """
 
     shape: tuple[int, ...] | None = ()
     dtype: DTypeLike = bytes
     default: Leaf = None
+    is_raw: bool = field(default=False, repr=False)  # not in states, which name the shape
 
     def __post_init__(self) -> None:
         shape = cast(object, self.shape)
@@ -85,11 +88,17 @@ class ParseExample(Map):
         ...     _ = file.write('{"label": {"dtype": "int32", "shape": []}}'), file.flush()
         ...     ParseExample.read(file.name).features
         {'label': Feature(shape=(), dtype=dtype('int32'), default=None)}
+
+        Args:
+            path: The path of `features.json`.
         """
         try:
             with open(path, encoding="utf-8") as file:
                 content = json.load(file)
-            features = {name: Feature(one["shape"], one["dtype"]) for name, one in content.items()}
+            features = {
+                name: Feature(one["shape"], one["dtype"], is_raw=one.get("is_raw") is True)
+                for name, one in content.items()
+            }
         except FileNotFoundError:
             raise MissingFileError(
                 "The file does not exist. Check the path.", path=os.fspath(path)
@@ -158,16 +167,37 @@ def _convert(name: str, feature: Feature, found: Mapping[str, Values]) -> Leaf:
             f"The Example has no feature {name!r}; it has {sorted(found)}. Remove it from "
             "`features`, or set its `default`."
         )
-    if feature.shape is not None and len(values) != prod(feature.shape):
+    if feature.is_raw:
+        values = _from_bytes(name, feature, values)
+    elif feature.shape is not None and len(values) != prod(feature.shape):
         raise FormatError(
             f"Feature {name!r} has {len(values)} values, but a `shape` of {feature.shape} needs "
             f"{prod(feature.shape)}. Use `shape=None` if their number varies."
         )
+    if feature.is_raw:
+        return _arrange(feature, np.asarray(values))
     if len(values):
         _check_kind(name, feature, values)
     if _kind_of(feature) == "bytes":
         return _arrange(feature, _objects(name, feature, cast("list[bytes]", values)))
     return _arrange(feature, _numbers(name, feature, np.asarray(values)))
+
+
+def _from_bytes(name: str, feature: Feature, values: Values) -> AnyArray:
+    """Return the numbers of an array that is stored as its bytes."""
+    dtype = np.dtype(feature.dtype).newbyteorder("<")
+    count = None if feature.shape is None else prod(feature.shape)
+    data = values[0] if isinstance(values, list) and len(values) == 1 else None
+    if (
+        data is None
+        or len(data) != (len(data) // dtype.itemsize if count is None else count) * dtype.itemsize
+    ):
+        raise FormatError(
+            f"Feature {name!r} does not hold the bytes of one array of type {dtype.name} and shape "
+            f"{feature.shape}. Correct its `shape` and `dtype`, or remove `is_raw`."
+        )
+    # In the order of this machine, and writable.
+    return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
 
 
 def _check_kind(name: str, feature: Feature, values: Values) -> None:

@@ -2,18 +2,18 @@
 
 import functools
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._base.checks import as_kind
 from gristmill._base.extras import load_extra
 from gristmill._data.transforms.base import Map, RandomMap
+from gristmill._data.transforms.encoded import bytes_of, check_key, decode_at_key
 from gristmill._data.transforms.jpeg import MAGIC, Box, Crop, decode_jpeg, scale_factor
-from gristmill.errors import CorruptFileError, FormatError, PlanError, PlanTypeError
+from gristmill.errors import CorruptFileError, FormatError, PlanError
 from gristmill.types import Element
 
 _MODES = ("L", "RGB", "RGBA")
@@ -81,7 +81,7 @@ class DecodeImage(Map):
             )
 
     def map(self, element: Element) -> Element:
-        return _at_key(element, self.key, "DecodeImage", self.decode)
+        return decode_at_key(element, self.key, "DecodeImage", self.decode)
 
     def decode(self, value: Element, crop: Crop | None = None) -> NDArray[np.uint8]:
         """Return the pixels of an image file, or a crop of them.
@@ -102,16 +102,7 @@ class DecodeImage(Map):
             crop: A function from height and width of the image to a crop within it: top, left,
                 height and width.
         """
-        data, path = value, None
-        if isinstance(value, Mapping) and "bytes" in value:
-            struct = cast("Mapping[str, Element]", value)
-            data, path = struct["bytes"], struct.get("path")
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise PlanTypeError(
-                f"An image must be the bytes of a file, got {type(data).__name__}. Remove "
-                "`DecodeImage` if the images are already decoded."
-            )
-        encoded = bytes(cast(bytes, data))
+        encoded, path = bytes_of(value, "An image", "DecodeImage")
         checked = None if crop is None else _checked(crop)
         if encoded.startswith(MAGIC):
             pixels = decode_jpeg(encoded, self.mode, self.min_size or (0, 0), checked)
@@ -144,6 +135,7 @@ class DecodeImage(Map):
             ) from error
 
     def _pixels(self, image: PillowImage, path: str | None, crop: Crop | None) -> NDArray[np.uint8]:
+        check_is_no_program(image, path)
         if image.format == "JPEG" and self.min_size is not None:
             factor = scale_factor(image.height, image.width, self.min_size)
             if factor > 1:
@@ -167,7 +159,7 @@ class DecodeImage(Map):
 @final
 @dataclass(frozen=True)
 class DecodeRandomCrop(RandomMap):
-    """Decodes a random crop of an image file to a `uint8` array of shape (*size, channels).
+    """Decodes a random crop of an image file to a `uint8` array of shape `(*size, channels)`.
 
     The crop has the same chance at every position within the image, and depends on the seed and the
     position of the record only. It takes less time than to decode the image and then crop it; see
@@ -211,29 +203,9 @@ class DecodeRandomCrop(RandomMap):
             return top, int(rng.integers(width - self.size[1] + 1)), *self.size
 
         chosen = functools.cache(crop)  # drawn once, even if Pillow has to decode the file
-        return _at_key(
+        return decode_at_key(
             element, self.key, "DecodeRandomCrop", lambda value: decoder.decode(value, chosen)
         )
-
-
-def _at_key(
-    element: Element, key: str | None, name: str, decode: Callable[[Element], Element]
-) -> Element:
-    """Decode the element, or its value at a key."""
-    if key is None:
-        return decode(element)
-    if not isinstance(element, Mapping):
-        raise PlanTypeError(
-            f"`{name}` needs a dict with the key {key!r}, got {type(element).__name__}. "
-            "Pass `key=None` if elements are the bytes themselves."
-        )
-    fields = cast("Mapping[str, Element]", element)
-    if key not in fields:
-        raise PlanError(
-            f"`key` must be a key of the element, got {key!r}; it has "
-            f"{', '.join(map(repr, fields))}."
-        )
-    return {**fields, key: decode(fields[key])}
 
 
 def _checked(crop: Crop) -> Crop:
@@ -254,8 +226,7 @@ def _checked(crop: Crop) -> Crop:
 
 
 def _check_key_and_mode(key: object, mode: object) -> None:
-    if key is not None:
-        as_kind("key", key, str, remedy="Pass the name of a field, or None.")
+    check_key(key)
     if mode not in _MODES:
         raise PlanError(f'`mode` must be "L", "RGB" or "RGBA", got {mode!r}.')
 
@@ -265,3 +236,17 @@ def _is_size(value: object) -> bool:
         return False
     numbers = cast("tuple[object, ...]", value)
     return len(numbers) == 2 and all(isinstance(n, int) and n >= 1 for n in numbers)
+
+
+def check_is_no_program(image: PillowImage, path: str | None) -> None:
+    """Raise unless the content of an image is pixels. Pillow passes EPS files to Ghostscript.
+
+    Raises:
+        FormatError: It is code in PostScript.
+    """
+    if image.format == "EPS":
+        raise FormatError(
+            "The image is an EPS file: a program, which Ghostscript would run. Convert such files "
+            "to another format, or skip such records with `SkipErrors`.",
+            path=path,
+        )

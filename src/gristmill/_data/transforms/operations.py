@@ -7,6 +7,7 @@ from typing import Any, Protocol, cast, final
 
 import numpy as np
 
+from gristmill._base.short_repr import short_repr
 from gristmill._data.batching.stack import stack
 from gristmill._data.sampling.record import Record
 from gristmill._data.transforms.base import Batch
@@ -19,6 +20,12 @@ class Operation(Protocol):
     `DataLoader` converts the operations in this module to the corresponding steps. It runs a user's
     own operation as it is, but does not know what the operation holds: to resume, it runs it again
     from the start of the stream.
+
+    >>> from gristmill import Record, RecordMetadata
+    >>> double: Operation = MapOperation(lambda element: 2 * element)
+    >>> records = iter([Record(RecordMetadata(index=0), 21)])
+    >>> [record.data for record in double(records)]
+    [42]
     """
 
     def __call__(self, input_iterator: Iterator[Record[Any]], /) -> Iterator[Record[Any]]: ...
@@ -30,9 +37,20 @@ _ERROR = "The {} of an operation raised an exception."
 @final
 @dataclass(frozen=True)
 class MapOperation:
-    """`Map` with a function."""
+    """`Map` with a function.
+
+    >>> from gristmill import load
+    >>> list(load(range(3), num_epochs=1, transformations=[MapOperation(lambda x: x + 1)]))
+    [1, 2, 3]
+
+    Args:
+        map_function: Returns the transformed element.
+    """
 
     map_function: Callable[[Element], Element]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
         for record in input_iterator:
@@ -46,9 +64,21 @@ class MapOperation:
 @final
 @dataclass(frozen=True)
 class RandomMapOperation:
-    """`RandomMap` with a function of the element and its generator."""
+    """`RandomMap` with a function of the element and its generator.
+
+    >>> from gristmill import load
+    >>> throw = RandomMapOperation(lambda element, rng: int(rng.integers(1, 7)))
+    >>> list(load(range(5), num_epochs=1, seed=0, transformations=[throw]))
+    [1, 3, 3, 6, 2]
+
+    Args:
+        random_map_function: Returns the transformed element.
+    """
 
     random_map_function: Callable[[Element, np.random.Generator], Element]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
         for record in input_iterator:
@@ -62,9 +92,21 @@ class RandomMapOperation:
 @final
 @dataclass(frozen=True)
 class FilterOperation:
-    """`Filter` with a function."""
+    """`Filter` with a function.
+
+    >>> from gristmill import load
+    >>> even = FilterOperation(lambda x: x % 2 == 0)
+    >>> list(load(range(6), num_epochs=1, transformations=[even]))
+    [0, 2, 4]
+
+    Args:
+        condition_function: Returns whether to keep the element.
+    """
 
     condition_function: Callable[[Element], bool]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
         for record in input_iterator:
@@ -79,11 +121,24 @@ class FilterOperation:
 @final
 @dataclass(frozen=True)
 class BatchOperation:
-    """`Batch` under its older name."""
+    """`Batch` under its older name.
+
+    >>> from gristmill import load
+    >>> list(load(range(3), num_epochs=1, transformations=[BatchOperation(2)]))
+    [array([0, 1]), array([2])]
+
+    Args:
+        batch_size: The number of elements in a batch.
+        drop_remainder: Whether to drop the last, smaller batch.
+        batch_fn: Makes a batch of a list of elements; by default they are stacked.
+    """
 
     batch_size: int
     drop_remainder: bool = False
     batch_fn: Callable[[Sequence[Element]], Element] | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __post_init__(self) -> None:
         self.as_batch()  # checks the arguments

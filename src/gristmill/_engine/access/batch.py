@@ -6,20 +6,20 @@ from itertools import pairwise
 
 import numpy as np
 
-from gristmill._base.aligned_alloc import aligned_empty
-from gristmill._base.columns import Columns, RaggedError
 from gristmill._base.indices import as_indices, join_epochs, scale, split_epochs
-from gristmill._base.key_order import with_sorted_keys
-from gristmill._base.tree import map_leaves
+from gristmill._base.memory.aligned_alloc import aligned_empty
+from gristmill._base.trees.columns import Columns, RaggedError
+from gristmill._base.trees.tree import map_leaves, with_sorted_keys
+from gristmill._data.batching.pad import PadBatch
 from gristmill._data.batching.stack import stack
 from gristmill._engine.access.context import Allocate, ReadContext, Reader, result_at
 from gristmill._engine.access.filter import present_rows
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult, join_results
+from gristmill._engine.access.origin_leaf import origin_leaf
+from gristmill._engine.blocks.block import Block, BlockResult, SourceEndedError, join_results
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
-from gristmill._engine.blocks.source_end import SourceEndedError
 from gristmill._metrics.profiler import named
+from gristmill._plan.nodes.origin_leaf import batch_with_leaf
 from gristmill._plan.nodes.steps import BatchNode
 from gristmill.errors import BatchError, PlanError
 from gristmill.types import Element, Span, Tree
@@ -125,6 +125,7 @@ def make_batches(
             and neither an element nor a batch may be absent.
     """
     data = block.data if node.function is None else block.rows()
+    origins = origin_leaf(node, block.lineage) if node.adds_origins else None
     batches: list[Element] = []
     error: BaseException | None = None
     row = 0
@@ -132,6 +133,8 @@ def make_batches(
         elements = data[first:end]
         try:
             batch = _make_batch(node, elements, allocate)
+            if origins is not None:
+                batch = batch_with_leaf(batch, origins[first:end])
             if batch is None and indices is not None:
                 raise PlanError("The batch is None, which stands for an absent element.")
         except Exception as raised:
@@ -156,6 +159,8 @@ def make_batches(
 def _make_batch(node: BatchNode, elements: list[Element] | Columns, allocate: Allocate) -> Element:
     if isinstance(elements, Columns):
         return _gather(elements, allocate)
+    if isinstance(node.function, PadBatch):  # it fills the memory of a slot without a copy
+        return node.function.make(elements, allocate=allocate)
     return stack(elements, allocate) if node.function is None else node.function(elements)
 
 

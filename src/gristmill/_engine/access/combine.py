@@ -8,12 +8,11 @@ import numpy as np
 from gristmill._base.indices import as_indices
 from gristmill._engine.access.context import ReadContext, Reader, result_at
 from gristmill._engine.access.records import as_range, in_windows
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._plan.nodes.combine import ChooseNode, MixNode, ZipNode
-from gristmill._plan.nodes.rearrange import RearrangeNode, ShuffleNode
+from gristmill._plan.nodes.rearrange import RearrangeNode
 from gristmill.types import Element, Indices, Span
 
 Locate: TypeAlias = Callable[[Span], tuple[Indices, Indices]]
@@ -31,8 +30,8 @@ def reindex_reader(node: RearrangeNode, context: ReadContext, read_parent: Reade
     return read
 
 
-def shuffle_reader(node: ShuffleNode, context: ReadContext, read_parent: Reader) -> Reader:
-    """Return the reader of a shuffle, which looks ahead on consecutive reads."""
+def shuffle_reader(node: RearrangeNode, context: ReadContext, read_parent: Reader) -> Reader:
+    """Return the reader of a random order, which looks ahead on consecutive reads."""
     find = in_windows(lambda indices: node.to_parent(as_indices(indices)), epoch=node.length())
 
     def read(indices: Span) -> BlockResult:
@@ -88,21 +87,24 @@ def _read_from_several(
     read_parents: tuple[Reader, ...], numbers: Indices, within: Indices, indices: Span
 ) -> BlockResult:
     """Read each parent once, and put the elements in order, up to the first error."""
-    order = np.argsort(numbers, kind="stable")
+    # A stable sort of small integers is a radix sort: a quarter of the time for many parents.
+    order = np.argsort(numbers.astype(np.min_scalar_type(len(read_parents))), kind="stable")
     ends = np.cumsum(np.bincount(numbers, minlength=len(read_parents)))
     grouped = within[order]
     rows: list[Element] = []
     end, error = len(indices), None
     for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
         stop = int(ends[number])
-        result = read_parents[number](grouped[len(rows) : stop])
+        span = grouped[len(rows) : stop]
+        consecutive = as_range(span)  # as those of a mix are, which is read faster
+        result = read_parents[number](span if consecutive is None else consecutive)
         rows += result.block.rows()
         if result.error is not None and order[len(rows)] < end:
             end, error = int(order[len(rows)]), result.error
         rows += [None] * (stop - len(rows))
-    ranks = np.empty_like(order)
-    ranks[order] = np.arange(len(order))
-    return result_at(indices, list(map(rows.__getitem__, ranks[:end].tolist())), error)
+    placed = np.empty(len(order), dtype=object)
+    placed[order] = np.fromiter(rows, dtype=object, count=len(rows))
+    return result_at(indices, placed[:end].tolist(), error)
 
 
 def zip_reader(node: ZipNode, context: ReadContext, *read_parents: Reader) -> Reader:

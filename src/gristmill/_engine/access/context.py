@@ -24,9 +24,8 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._base.columns import Columns
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._base.trees.columns import Columns
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._plan.nodes.base import Step
 from gristmill.types import Element, Span

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
-from gristmill._engine.access.flat_map import num_flat_maps
 from gristmill._plan.nodes.base import Node, Step
-from gristmill._plan.traverse import base_of, steps_of
+from gristmill._plan.nodes.steps import RandomMapNode
+from gristmill._plan.traverse import base_of, num_flat_maps, steps_of
 from gristmill.types import Cursor
 
 
@@ -29,7 +29,7 @@ class Cut:
     skips_errors: bool
     """Whether records that raise are skipped."""
     in_order: bool = False
-    """Whether batches are formed in order, from wherever the stream stands."""
+    """Whether batches are formed in order, from wherever the stream is."""
 
     @cached_property
     def steps(self) -> list[Step]:
@@ -46,6 +46,11 @@ class Cut:
         """Whether each position has to hold an element, as batches start at multiples of a size."""
         has_batches = any(step.combines_elements and step.is_dense for step in self.steps)
         return has_batches and not self.in_order
+
+    @cached_property
+    def draws_above(self) -> bool:
+        """Whether a step above the cut draws random numbers, and so needs the generators."""
+        return any(isinstance(step, RandomMapNode) for step in self.steps[self.num_read :])
 
     @property
     def base(self) -> Node:

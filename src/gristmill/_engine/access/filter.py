@@ -9,18 +9,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gristmill._base.columns import Columns
 from gristmill._base.indices import as_indices
+from gristmill._base.log_once import log_once
+from gristmill._base.trees.columns import Columns
 from gristmill._data.sources.memory.array import ArraySource
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._engine.access.context import ReadContext, Reader, RunStep
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult, FilterCounts
+from gristmill._engine.blocks.block import Block, BlockResult, FilterCounts
 from gristmill._engine.blocks.error_notes import call_each
-from gristmill._engine.blocks.lineage import lineage_of
+from gristmill._engine.blocks.lineage import Lineage, lineage_of
 from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.combine import ChooseNode
 from gristmill._plan.nodes.dataset import AccessNode
-from gristmill._plan.nodes.hints import SeedNode
+from gristmill._plan.nodes.hints import HintNode, SeedNode
 from gristmill._plan.nodes.rearrange import RearrangeNode
 from gristmill._plan.nodes.sampled import SourceNode
 from gristmill._plan.nodes.steps import FilterNode
@@ -62,13 +63,20 @@ def present_rows(rows: Sequence[Element]) -> list[int] | None:
     return [row for row, is_none in enumerate(is_absent) if not is_none]
 
 
-def run_on_present(run: RunStep, block: Block) -> BlockResult:
-    """Run a step on the elements that are present, and leave `None` where it is."""
+def run_on_present(run: RunStep, block: Block, *, source: SourceNode | None = None) -> BlockResult:
+    """Run a step on the elements that are present, and leave `None` where it is.
+
+    Args:
+        run: The step.
+        block: The elements.
+        source: The source whose records the elements are, if they are unchanged records.
+    """
     if isinstance(block.data, Columns):
         return run(block)
     present = present_rows(block.data)
     if present is None:
         return run(block)
+    _log_none_record(source, block.lineage, present)
     result = run(block.take(np.array(present, dtype=np.int64)))
     rows: list[Element] = [None] * len(block)
     for row, element in zip(present, result.block.rows(), strict=False):
@@ -77,6 +85,32 @@ def run_on_present(run: RunStep, block: Block) -> BlockResult:
         return BlockResult(block.with_rows(rows))
     end = present[result.row]
     return BlockResult(block.with_rows(rows[:end]), result.error, row=end)
+
+
+def source_of_records(node: Node) -> SourceNode | None:
+    """Return the source of a dataset whose elements are its unchanged records; else `None`."""
+    while isinstance(node, RearrangeNode | HintNode | SeedNode):
+        node = node.parent
+    if isinstance(node, ChooseNode):
+        found = [source_of_records(parent) for parent in node.parents]
+        return found[0] if None not in found else None
+    return node if isinstance(node, SourceNode) else None
+
+
+def _log_none_record(source: SourceNode | None, lineage: Lineage, present: list[int]) -> None:
+    """Log once that a source has records that are `None`, at the first row that is absent."""
+    if source is None:
+        return
+    row = next(row for row, other in enumerate([*present, -1]) if row != other)
+    log_once(
+        f"none-record {source.site}",
+        "A record of %s is None (element %d of the dataset at %s). None stands for an absent "
+        "element of a `MapDataset`: iteration leaves all of them out. To keep them, use another "
+        "value, or `to_iter_dataset(allow_nones=True)`.",
+        source.label,
+        lineage.position(row),
+        source.site,
+    )
 
 
 def may_hold_absent(node: Node) -> bool:
@@ -94,6 +128,7 @@ def to_iter_reader(node: AccessNode, context: ReadContext, read_parent: Reader) 
     Its positions are the indices of the dataset; those of absent elements are left out.
     """
     num_above = len(context.steps_above)
+    source = source_of_records(node.parent)
 
     def filter_counts(positions: Span, present: list[int] | None) -> tuple[FilterCounts, ...]:
         if node.limits is None:
@@ -107,6 +142,8 @@ def to_iter_reader(node: AccessNode, context: ReadContext, read_parent: Reader) 
         data, error = result.block.data, result.error
         positions = positions[: len(data)]
         present = None if node.keeps_none or isinstance(data, Columns) else present_rows(data)
+        if present is not None:
+            _log_none_record(source, lineage_of(positions), present)
         if present is not None and context.stops_at_absent:
             end = next(row for row, other in enumerate([*present, -1]) if row != other)
             data, positions = data[:end], positions[:end]

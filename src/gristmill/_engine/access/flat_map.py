@@ -10,22 +10,15 @@ import numpy as np
 from gristmill._base.indices import as_indices, split_epochs
 from gristmill._engine.access.context import ReadContext, Reader, RunStep, result_at
 from gristmill._engine.access.filter import run_on_present
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.error_notes import call_each
 from gristmill._metrics.profiler import named
-from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.steps import FanOutNode, FlatMapNode
-from gristmill._plan.traverse import steps_of
+from gristmill._plan.traverse import num_flat_maps
 from gristmill.errors import PlanError
 from gristmill.types import Element, Span
 
 Split: TypeAlias = Callable[[Block], tuple[list[list[Element]], BaseException | None]]
-
-
-def num_flat_maps(plan: Node) -> int:
-    """Return the number of flat maps of a plan: a cursor has an entry for each."""
-    return sum(isinstance(step, FlatMapNode) for step in steps_of(plan))
 
 
 def flat_map_step(node: FlatMapNode, context: ReadContext) -> RunStep:

@@ -5,16 +5,14 @@ from typing import cast
 
 import numpy as np
 
-from gristmill._base.columns import Columns, RaggedError, is_columnar, split_rows
-from gristmill._base.grain_frame import call_in_pipeline
 from gristmill._base.indices import as_indices
 from gristmill._base.seed import GeneratorState, generators, indexed_states, initial_states
-from gristmill._base.tree import leaves_with_paths, map_leaves
+from gristmill._base.trees.columns import Columns, RaggedError, is_columnar, split_rows
+from gristmill._base.trees.tree import leaves_with_paths, map_leaves
 from gristmill._data.sampling.samplers import BlockSampler
 from gristmill._engine.access.context import ReadContext, RunStep
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
-from gristmill._engine.blocks.error_notes import add_context, call_each
+from gristmill._engine.blocks.block import Block, BlockResult
+from gristmill._engine.blocks.error_notes import add_context, call_each, call_for_all
 from gristmill._engine.blocks.lineage import Lineage
 from gristmill._plan.nodes.sampled import SampleNode
 from gristmill._plan.nodes.steps import MapNode, MapWithIndexNode, RandomMapNode, SeededMapNode
@@ -32,7 +30,7 @@ def map_step(node: MapNode, context: ReadContext) -> RunStep:
         if function is None or not isinstance(data, Columns) or data.holds_objects:
             return _map_list(node, block)
         try:
-            columns = _map_columns(node, function, data)
+            columns = _map_columns(node, function, data, block.lineage)
         except RaggedError:
             return _map_list(node, block)
         except Exception as error:
@@ -50,7 +48,7 @@ def _map_list(node: MapNode, block: Block) -> BlockResult:
     if function is None:
         return _map_rows(node, block)
     try:
-        rows = list(call_in_pipeline(function, list(block.rows())))
+        rows = list(call_for_all(node, block.lineage, function, list(block.rows())))
         if len(rows) != len(block):
             raise BatchError(
                 f"`map_rows` of {node.name} returned {len(rows)} elements for {len(block)}. "
@@ -69,8 +67,10 @@ def _map_rows(node: MapNode, block: Block) -> BlockResult:
     return BlockResult(block.with_rows(rows), error, row=len(rows))
 
 
-def _map_columns(node: MapNode, function: Callable[[Tree], Tree], data: Columns) -> Tree:
-    columns = map_leaves(_as_array, call_in_pipeline(function, data.gather()))
+def _map_columns(
+    node: MapNode, function: Callable[[Tree], Tree], data: Columns, lineage: Lineage
+) -> Tree:
+    columns = map_leaves(_as_array, call_for_all(node, lineage, function, data.gather()))
     _check_columns(node, columns, len(data))
     return columns
 
@@ -93,7 +93,7 @@ def _map_until_error(
         return by_rows
     for row in range(len(block)):
         try:
-            _map_columns(node, function, data[row : row + 1])
+            _map_columns(node, function, data[row : row + 1], block.lineage[row : row + 1])
         except Exception as failure:
             return BlockResult(
                 by_rows.block[:row], add_context(failure, node, block.lineage, row), row=row

@@ -7,8 +7,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gristmill._base.aligned_alloc import aligned_empty
+from gristmill._base.memory.aligned_alloc import aligned_empty
+from gristmill._base.trees.columns import Columns
 from gristmill._engine.access.batch import batch_reader
+from gristmill._engine.access.bucket import bucket_reader
 from gristmill._engine.access.combine import (
     merge_reader,
     reindex_reader,
@@ -17,10 +19,12 @@ from gristmill._engine.access.combine import (
 )
 from gristmill._engine.access.context import Allocate, ReadContext, Reader, RunStep
 from gristmill._engine.access.cut import Cut
+from gristmill._engine.access.exclude import exclude_reader
 from gristmill._engine.access.filter import (
     filter_step,
     may_hold_absent,
     run_on_present,
+    source_of_records,
     to_iter_reader,
 )
 from gristmill._engine.access.flat_map import flat_map_step, padded_flat_map_reader
@@ -30,17 +34,21 @@ from gristmill._engine.access.map import (
     random_map_step,
     seeded_map_step,
 )
+from gristmill._engine.access.origin_leaf import origin_leaf_step
 from gristmill._engine.access.records import custom_reader, sample_reader, source_reader
 from gristmill._engine.access.skip_errors import skipping_errors
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.access.stored import stored_reader
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._engine.tuning.measure import is_mostly_waiting
 from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
-from gristmill._engine.tuning.step_timer import begin_step, end_step, read_thread
+from gristmill._metrics.counters import num_bytes
 from gristmill._metrics.profiler import named
+from gristmill._metrics.step_time import begin_step, end_step
 from gristmill._plan.nodes.base import Node, Step
+from gristmill._plan.nodes.buckets import BucketNode
+from gristmill._plan.nodes.cached import StoredNode
 from gristmill._plan.nodes.combine import (
     ChooseNode,
     ConcatenateNode,
@@ -50,7 +58,9 @@ from gristmill._plan.nodes.combine import (
     ZipNode,
 )
 from gristmill._plan.nodes.dataset import AccessNode, CustomNode
+from gristmill._plan.nodes.exclude import ExcludeNode, SwitchNode
 from gristmill._plan.nodes.hints import HintNode, SeedNode
+from gristmill._plan.nodes.origin_leaf import OriginLeafNode
 from gristmill._plan.nodes.rearrange import (
     PickNode,
     RearrangeNode,
@@ -58,6 +68,8 @@ from gristmill._plan.nodes.rearrange import (
     RepeatNode,
     ShuffleNode,
     SliceNode,
+    SplitNode,
+    WeightedNode,
     WindowShuffleNode,
 )
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
@@ -134,7 +146,9 @@ def open_step(node: Step, context: ReadContext) -> RunStep:
         has_absent = may_hold_absent(node.parent)
     else:
         has_absent = isinstance(node, MapNode) and node.skips_none
-    return partial(run_on_present, run) if has_absent else run
+    if not has_absent:
+        return run
+    return partial(run_on_present, run, source=source_of_records(node.parent))
 
 
 def _context_below(node: Node, context: ReadContext) -> ReadContext:
@@ -176,12 +190,22 @@ def _stream_base(open_base: OpenReader) -> OpenReader:
 
 def _timed(read: Reader) -> Reader:
     def read_timed(span: Span) -> BlockResult:
-        begin = read_thread()
+        begin = begin_step(None)
         result = read(span)
         step, reading = end_step(begin)
+        if len(result.block):
+            step = step._replace(num_records=len(result.block), num_bytes=_size(result.block))
         return result.with_step_times((step,), reading)
 
     return read_timed
+
+
+def _size(block: Block) -> int:
+    """Return the bytes in the records of a block, estimated from the first one if they are rows."""
+    data = block.data
+    if isinstance(data, Columns):
+        return data.num_bytes
+    return len(data) * num_bytes(data[0])
 
 
 def _with_rows(read: Reader, policy: TuningPolicy) -> Reader:
@@ -196,7 +220,7 @@ def _with_rows(read: Reader, policy: TuningPolicy) -> Reader:
             step, reading = end_step(begin)
             times = (*times[:-1], times[-1].plus(step))
         elapsed_s = waited_s = 0.0
-        for step_s, _, step_waited_s, interpreter_wait_s in times:
+        for step_s, _, step_waited_s, interpreter_wait_s, *_ in times:
             elapsed_s += step_s
             waited_s += step_waited_s + interpreter_wait_s
         return BlockResult(
@@ -227,6 +251,7 @@ STEPS: dict[type[Node], OpenStep] = {
     SeededMapNode: seeded_map_step,
     FilterNode: filter_step,
     FlatMapNode: flat_map_step,
+    OriginLeafNode: origin_leaf_step,
 }
 """How to open each step that runs on a block: in a reader, or in a stage above the cut."""
 
@@ -236,7 +261,10 @@ READERS: dict[type[Node], OpenReader] = {
     SourceNode: source_reader,
     CustomNode: custom_reader,
     SeedNode: _same_reader,
+    StoredNode: stored_reader,
     ShuffleNode: shuffle_reader,
+    SplitNode: shuffle_reader,
+    WeightedNode: shuffle_reader,
     WindowShuffleNode: reindex_reader,
     SliceNode: reindex_reader,
     PickNode: reindex_reader,
@@ -246,9 +274,12 @@ READERS: dict[type[Node], OpenReader] = {
     SelectNode: merge_reader,
     ConcatenateNode: merge_reader,
     ReshardedNode: merge_reader,
+    SwitchNode: merge_reader,
+    ExcludeNode: exclude_reader,
     ZipNode: zip_reader,
     FanOutNode: padded_flat_map_reader,
     BatchNode: batch_reader,
+    BucketNode: bucket_reader,
     **dict.fromkeys(STEPS, _step_reader),
 }
 """How to open the reader of each node with random access."""

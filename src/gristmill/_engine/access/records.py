@@ -3,26 +3,31 @@
 import logging
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, cast, final
+from typing import Any, SupportsIndex, TypeAlias, cast, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gristmill._base.columns import SupportsColumns
 from gristmill._base.indices import as_indices
+from gristmill._base.trees.columns import SupportsColumns
 from gristmill._data.sampling.record import RecordMetadata
 from gristmill._data.sampling.samplers import BlockSampler
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._engine.access.context import ReadContext, Reader, result_at
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
-from gristmill._engine.blocks.error_notes import add_context, call_each, step_name
+from gristmill._engine.blocks.block import Block, BlockResult
+from gristmill._engine.blocks.error_notes import (
+    add_context,
+    call_each,
+    call_for_all,
+    step_name,
+)
 from gristmill._engine.blocks.lineage import Lineage, lineage_of
 from gristmill._metrics.profiler import named
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import CustomNode
-from gristmill._plan.nodes.sampled import SampleNode, SourceNode
+from gristmill._plan.nodes.sampled import ExcludedFrom, SampleNode, SourceNode
 from gristmill.errors import SourceError
-from gristmill.types import Span, SupportsGetItems
+from gristmill.types import Indices, Span, SupportsGetItems
 
 logger = logging.getLogger("gristmill")
 
@@ -120,12 +125,43 @@ def custom_reader(node: CustomNode, context: ReadContext) -> Reader:
 def sample_reader(node: SampleNode, context: ReadContext) -> Reader:
     """Return the reader of sampled records."""
     read_records = _Records(node.parent, error_node=node).read
+    if node.excluded:
+        read_records = _reading_others(read_records, node.excluded)
     sampler = node.sampler
     if isinstance(sampler, BlockSampler):
         read = _block_sampler_reader(node, sampler, read_records, context.num_flat_maps)
     else:
         read = _user_sampler_reader(node, sampler, read_records, context.num_flat_maps)
     return named(step_name(node), read)
+
+
+def _reading_others(read_records: ReadRecords, exclusions: Sequence[ExcludedFrom]) -> ReadRecords:
+    """Return a function that reads all records but some, and leaves their positions out."""
+    left_out = [(first, as_indices(records)) for first, records in exclusions]
+
+    def read(keys: Span, lineage: Lineage) -> BlockResult:
+        numbers = as_indices(keys)
+        is_kept = np.full(len(numbers), fill_value=True)
+        for first, records in left_out:
+            is_excluded = is_among(records, numbers)
+            if is_excluded.any():
+                is_kept &= ~(is_excluded & (lineage.positions() >= first))
+        if is_kept.all():
+            return read_records(keys, lineage)
+        kept = np.flatnonzero(is_kept)
+        others = lineage.sparse()[kept]
+        if not len(kept):
+            return BlockResult(Block([], others), row=len(numbers))
+        result = read_records(numbers[kept], others)
+        row = len(numbers) if result.error is None else int(kept[result.row])
+        return BlockResult(result.block, result.error, row=row)
+
+    return read
+
+
+def is_among(some: Indices, numbers: Indices) -> NDArray[np.bool_]:
+    """Return for each number whether it is among some ascending ones, of which there is one."""
+    return some[np.minimum(np.searchsorted(some, numbers), len(some) - 1)] == numbers
 
 
 def _block_sampler_reader(
@@ -149,13 +185,14 @@ def _user_sampler_reader(
 ) -> Reader:
     num_records = node.parent.length()
 
-    def key_of(metadata: RecordMetadata) -> int:
+    def key_of(metadata: RecordMetadata | SupportsIndex) -> int:
         try:
-            key = operator.index(cast("int", metadata.record_key))
+            is_key = isinstance(metadata, SupportsIndex)
+            key = operator.index(metadata if is_key else cast("int", metadata.record_key))
         except (AttributeError, TypeError):
             raise TypeError(
-                "The sampler must return `RecordMetadata` with an integer `record_key`, got "
-                f"{metadata!r}."
+                "The sampler must return the integer index of a record, or `RecordMetadata` with "
+                f"an integer `record_key`, got {metadata!r}."
             ) from None
         if not 0 <= key < num_records:
             raise IndexError(f"The sampler asks for record {key}, the source has {num_records}.")
@@ -168,7 +205,7 @@ def _user_sampler_reader(
         keys, key_error = call_each(node, lineage[: len(sampled)], key_of, sampled)
         result = read_records(np.array(keys, dtype=np.int64), lineage[: len(keys)])
         block, error = result.block, result.error or key_error or sampler_error
-        generators = [metadata.rng for metadata in sampled[: len(block)]]
+        generators: list[Any] = [getattr(one, "rng", None) for one in sampled[: len(block)]]
         if any(generator is None for generator in generators):
             return BlockResult(block, error, row=len(block))
         return BlockResult(Block(block.data, block.lineage, generators), error, row=len(block))
@@ -200,7 +237,9 @@ class _Records:
 
     def _read_columns(self, keys: Span, lineage: Lineage) -> BlockResult:
         try:
-            return BlockResult(Block(self._source.read_columns(keys), lineage))
+            read_columns = self._source.read_columns
+            columns = call_for_all(self._error_node, lineage, read_columns, keys)
+            return BlockResult(Block(columns, lineage))
         except Exception as error:
             return self._locate_error(error, keys, lineage)
 
@@ -209,7 +248,8 @@ class _Records:
             return self._read_one_by_one(keys, lineage)
         numbers = keys if self._takes_arrays else _as_integers(keys)
         try:
-            rows = list(self._source.__getitems__(numbers))
+            read_many = self._source.__getitems__
+            rows = list(call_for_all(self._error_node, lineage, read_many, numbers))
             if len(rows) != len(numbers):
                 raise SourceError(
                     f"`__getitems__` returned {len(rows)} records for {len(numbers)} indices."

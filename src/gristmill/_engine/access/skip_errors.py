@@ -5,11 +5,15 @@ from typing import TypeVar
 
 from gristmill._addresses import strip_credentials
 from gristmill._checkpoint.skipped_record import SkippedRecord
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult, SkipEvent, join_results
+from gristmill._engine.blocks.block import (
+    Block,
+    BlockResult,
+    SkipEvent,
+    SourceEndedError,
+    join_results,
+)
 from gristmill._engine.blocks.error_notes import record_key, step_name
 from gristmill._engine.blocks.lineage import Lineage
-from gristmill._engine.blocks.source_end import SourceEndedError
 from gristmill._plan.nodes.base import Node
 from gristmill.errors import PlanError
 from gristmill.types import Span

@@ -4,9 +4,9 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from gristmill._base.grain_frame import call_in_pipeline
+from gristmill._base.grain.frame import call_in_pipeline
+from gristmill._engine.blocks.block import SourceEndedError
 from gristmill._engine.blocks.lineage import Lineage
-from gristmill._engine.blocks.source_end import SourceEndedError
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import AccessNode
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
@@ -51,6 +51,18 @@ def call_each(
             )
         return results, add_context(StopIteration(), node, lineage, len(results))
     return results, None
+
+
+def call_for_all(node: Node, lineage: Lineage, function: Callable[..., T], *arguments: object) -> T:
+    """Return the result of a user's function that is called once for all elements of a block.
+
+    Args:
+        node: The step.
+        lineage: The lineage of the elements. With it, `describe_running` can name them.
+        function: The function.
+        *arguments: Its arguments.
+    """
+    return call_in_pipeline(function, *arguments)
 
 
 def step_name(node: Node) -> str:

@@ -7,7 +7,7 @@ ahead, and where they are computed, does not change the stream.
 
 from abc import ABC, abstractmethod
 
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.tuning.policy import TuningPolicy
 
 
@@ -35,6 +35,11 @@ class Executor(ABC):
     @property
     def max_positions(self) -> int | None:
         """Maximum number of positions of a range, if limited."""
+        return None
+
+    @property
+    def grid(self) -> int | None:
+        """Ranges have to end at multiples of this many positions, if set."""
         return None
 
     @abstractmethod

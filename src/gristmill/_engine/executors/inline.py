@@ -1,13 +1,15 @@
 """Executor that computes each range when its result is requested, in the thread that asks."""
 
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import final
 
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.tuning.measure import computed_stats, count_collections
 from gristmill._engine.tuning.policy import TuningPolicy
+from gristmill._metrics.timeline import Work, current_track
 
 
 @final
@@ -33,7 +35,9 @@ class InlineExecutor(Executor):
     def collect(self, *, has_more: bool) -> BlockResult | None:
         positions = self._submitted.popleft()
         num_collections = count_collections()
+        began_at = time.perf_counter()
         result = self._read(positions)
+        result.work = (Work(current_track(), began_at, result.step_times),)
         result.stats = computed_stats(
             num_elements=len(result.block),
             num_positions=len(positions),

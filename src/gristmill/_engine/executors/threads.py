@@ -1,22 +1,62 @@
-"""Executor that computes ranges in threads: for reads that wait and code that releases the lock."""
+"""Executor that computes ranges in threads: for reads that wait and code that releases the lock.
 
+A thread that reads records has a name as in Grain: `grain-prefetch_0` and so on. Sources parse the
+name of the current thread to choose one of several streams, so two threads that read at the same
+time never have the same number, and numbers are below `num_threads`. A thread has such a name only
+while it reads.
+"""
+
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import final
 
-from gristmill._base.background import Background
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._base.threads.background import Background
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.executors.base import Executor
-from gristmill._engine.executors.reader_names import named_reader
 from gristmill._engine.tuning.measure import BlockStats, Stopwatch, unexplained_wait_s
 from gristmill._engine.tuning.policy import TuningPolicy
+from gristmill._metrics.timeline import Work, current_track
 from gristmill.errors import ClosedError
+
+_PREFIX = "grain-prefetch_"
+
+
+@contextmanager
+def named_reader(number: int) -> Generator[None]:
+    """Set the name of the current thread to that of a reader, while the context lasts."""
+    thread = threading.current_thread()
+    name = thread.name
+    thread.name = f"{_PREFIX}{number}"
+    try:
+        yield
+    finally:
+        thread.name = name
+
+
+def with_reader_name(
+    read: Callable[[range], BlockResult], *, num_threads: int
+) -> Callable[[range], BlockResult]:
+    """Return a function that reads under the name of reader 0, in a thread that is not a reader.
+
+    With `num_threads=0` Grain reads in the thread of the consumer, under its own name.
+    """
+    if num_threads < 1:
+        return read
+
+    def read_named(positions: range) -> BlockResult:
+        if threading.current_thread().name.startswith(_PREFIX):
+            return read(positions)
+        with named_reader(0):
+            return read(positions)
+
+    return read_named
 
 
 @final
-class _Task:
+class _RangeTask:
     """A range, and its result once a thread has computed it."""
 
     __slots__ = ("has_begun", "is_cancelled", "is_queued", "num_concurrent", "positions", "result")
@@ -47,11 +87,11 @@ class ThreadExecutor(Executor):
         self.num_threads = 1
         self._read = read
         self._most_ahead = most_positions_ahead
-        self._tasks: deque[_Task] = deque()
+        self._tasks: deque[_RangeTask] = deque()
         self._positions_ahead = 0
-        self._abandoned: list[_Task] = []
+        self._abandoned: list[_RangeTask] = []
         """Cancelled tasks that a thread had begun."""
-        self._todo: SimpleQueue[_Task | None] = SimpleQueue()
+        self._todo: SimpleQueue[_RangeTask | None] = SimpleQueue()
         self._done: SimpleQueue[None] = SimpleQueue()
         self._threads: list[Background] = []
         self._numbers: SimpleQueue[int] = SimpleQueue()
@@ -91,7 +131,7 @@ class ThreadExecutor(Executor):
 
     def submit(self, positions: range) -> None:
         num_concurrent = min(self.num_threads, 1 + self._num_unfinished)
-        task = _Task(positions, num_concurrent=num_concurrent)
+        task = _RangeTask(positions, num_concurrent=num_concurrent)
         self._tasks.append(task)
         self._positions_ahead += len(positions)
         if self.num_threads > 1:
@@ -155,11 +195,12 @@ class ThreadExecutor(Executor):
 
 def _work(
     read: Callable[[range], BlockResult],
-    todo: "SimpleQueue[_Task | None]",
+    todo: "SimpleQueue[_RangeTask | None]",
     done: "SimpleQueue[None]",
     numbers: "SimpleQueue[int]",
 ) -> None:
     """Compute one task after the other. Holds no reference to the executor or to past results."""
+    current_track()  # under the name of the thread, not under that of a reader
     while (task := todo.get()) is not None:
         if not task.is_cancelled:
             task.has_begun = True
@@ -177,7 +218,7 @@ def _work(
         del task
 
 
-def _compute(read: Callable[[range], BlockResult], task: _Task) -> BlockResult:
+def _compute(read: Callable[[range], BlockResult], task: _RangeTask) -> BlockResult:
     watch = Stopwatch()
     result = read(task.positions)
     watch.stop()
@@ -191,5 +232,6 @@ def _compute(read: Callable[[range], BlockResult], task: _Task) -> BlockResult:
         cpu_s=watch.cpu_s,
         waited_s=waited_s,
     )
+    result.work = (Work(current_track(), watch.began_at, result.step_times),)
     result.reading = None  # another thread continues with it
     return result

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import final
 
-from gristmill._base.resumable_puller import Producer
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._base.threads.resumable_puller import Producer
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._metrics.counters import StepClock
 from gristmill._metrics.profiler import traced
-from gristmill.types import Cursor
+from gristmill._metrics.step_time import StepTime, begin_step, end_step
+from gristmill.types import Cursor, Element
 
 
 class Stage(ABC):
@@ -70,15 +70,25 @@ class SegmentStage(Stage):
 class StageProducer(Producer[BlockResult, Cursor]):
     """A stage as the producer of a `ResumablePuller`."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, digest: Callable[[Element], str] | None = None) -> None:
         self._stage = stage
         self._has_failed = False
+        self.digest = digest
+        """Computes the checksum of each element, if a ledger is kept: here, because a background
+        thread does so while the consumer is busy, and before the consumer can change an element."""
 
     def produce(self) -> BlockResult:
         result = None if self._has_failed else self._stage.pull()
         if result is None:
             raise StopIteration
         self._has_failed = result.error is not None  # only `seek` may follow
+        if self.digest is not None:
+            rows = result.block.rows()
+            result = replace(
+                result,
+                block=result.block.with_rows(rows),
+                digests=tuple(map(self.digest, rows)),
+            )
         return result
 
     def seek(self, position: Cursor) -> None:
@@ -126,16 +136,64 @@ class UpperStage(Stage):
 
 
 @final
-class NamedStage(UpperStage):
-    """Another stage, whose work has a name in profiles."""
+class PullMeter:
+    """What the pulls of the stages below a stage took, which are part of its own pulls."""
 
-    def __init__(self, parent: Stage, name: str) -> None:
+    def __init__(self) -> None:
+        self._total = StepTime()
+
+    def measure(self, stage: Stage) -> BlockResult | None:
+        """Pull a stage, and add what that took."""
+        begin = begin_step(None)
+        try:
+            return stage.pull()
+        finally:
+            self._total = self._total.plus(end_step(begin)[0])
+
+    def take(self) -> StepTime:
+        """Return what was added since the last call."""
+        total, self._total = self._total, StepTime()
+        return total
+
+
+@final
+class MeteredStage(UpperStage):
+    """Another stage, whose pulls are measured."""
+
+    def __init__(self, parent: Stage, meter: PullMeter) -> None:
         super().__init__(parent)
-        self._name = name
+        self._meter = meter
 
     def pull(self) -> BlockResult | None:
-        with traced(self._name):
-            return self.parent.pull()
+        return self._meter.measure(self.parent)
+
+    def seek(self, cursor: Cursor) -> Cursor:
+        return self.parent.seek(cursor)
+
+
+@final
+class ClockedStage(UpperStage):
+    """Another stage, whose work has a name in profiles and is counted.
+
+    Args:
+        parent: The stage.
+        clock: Where to count it.
+        below: Measures the pulls of the stages below it, which are not its own work.
+    """
+
+    def __init__(self, parent: Stage, clock: StepClock, below: PullMeter) -> None:
+        super().__init__(parent)
+        self._clock = clock
+        self._below = below
+
+    def pull(self) -> BlockResult | None:
+        begin = begin_step(None)
+        with traced(self._clock.name):
+            result = self.parent.pull()
+        step, _ = end_step(begin)
+        own = step.minus(self._below.take())
+        self._clock.add(own, span=(begin.at, step.elapsed_s))
+        return result
 
     def seek(self, cursor: Cursor) -> Cursor:
         return self.parent.seek(cursor)

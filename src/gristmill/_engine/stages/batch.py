@@ -1,15 +1,20 @@
 """Put the steps that run in order on top of what an executor computes."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import final
 
 from gristmill._engine.access.batch import batch_ends, make_batches
 from gristmill._engine.access.context import ReadContext
 from gristmill._engine.access.cut import Cut
 from gristmill._engine.access.reader import open_step
-from gristmill._engine.blocks.block import Block, concatenate
-from gristmill._engine.blocks.block_result import BlockResult
-from gristmill._engine.blocks.source_end import SourceEndedError, log_source_end
+from gristmill._engine.blocks.block import (
+    Block,
+    BlockResult,
+    SourceEndedError,
+    concatenate,
+    log_source_end,
+)
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.stages.base import (
     SegmentStage,
@@ -19,9 +24,9 @@ from gristmill._engine.stages.base import (
     settle_below,
 )
 from gristmill._engine.stages.ranges import RangeStage
-from gristmill._engine.tuning.step_timer import begin_step, end_step
 from gristmill._metrics.counters import Counters, StepClock
 from gristmill._metrics.profiler import named
+from gristmill._metrics.step_time import begin_step, end_step
 from gristmill._plan.nodes.base import Step
 from gristmill._plan.nodes.steps import BatchNode
 from gristmill.types import Cursor
@@ -54,8 +59,7 @@ class BatchStage(UpperStage, SegmentStage):
         concatenating, ready.reading = end_step(begin)
         ends = batch_ends(self._node.size, num_ready)
         batches = ready.then(lambda block: self._make(self._node, block, ends))
-        self._clock.add(concatenating)
-        self._clock.add(batches.step_times[-1])
+        self._clock.add(concatenating.plus(batches.step_times[-1]))
         return batches
 
     def settle(self, num_missing: int = 0) -> Cursor | None:
@@ -120,14 +124,17 @@ def _need(cut: Cut) -> Callable[[int], int]:
     """Return how many of the remaining positions to read: not those of a batch that is dropped."""
     above = [] if cut.skips_errors else cut.steps[cut.num_read :]
     dense = [step for step in above if step.is_dense]
-    top = dense[-1] if dense else cut.base
-    size = top.records_per_position // cut.base.records_per_position
+    records = [cut.base.records_per_position, *(step.records_per_position for step in dense)]
+    sizes = [upper // lower for lower, upper in pairwise(records)]
 
     def num_needed(num_left: int) -> int:
-        count = num_left
+        counts = [num_left]
         for step in dense:
-            count = step.max_outputs(count)
-        return min(count * size, num_left)
+            counts.append(step.max_outputs(counts[-1]))
+        needed = counts.pop()
+        for size, count in zip(reversed(sizes), reversed(counts), strict=True):
+            needed = min(needed * size, count)
+        return needed
 
     return num_needed
 

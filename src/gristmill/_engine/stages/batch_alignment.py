@@ -12,7 +12,7 @@ from typing import final
 
 from gristmill._engine.access.cut import splits_batch
 from gristmill._engine.access.filter import AbsentElementError
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.stages.base import Stage
 from gristmill._plan.nodes.base import Node
 from gristmill.types import Cursor
@@ -28,7 +28,7 @@ class SegmentBuilder(ABC):
         """Return a new stage over the steps of the segment.
 
         Args:
-            in_order: Whether batches are formed in order, from wherever the stream stands.
+            in_order: Whether batches are formed in order, from wherever the stream is.
                 Otherwise they start at multiples of their size.
         """
 

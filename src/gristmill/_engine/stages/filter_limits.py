@@ -12,8 +12,7 @@ from typing import final
 
 import numpy as np
 
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult, FilterCounts
+from gristmill._engine.blocks.block import Block, BlockResult, FilterCounts
 from gristmill._engine.stages.base import Stage, UpperStage
 from gristmill._plan.nodes.hints import FilterLimits
 from gristmill.errors import FilterError

@@ -5,9 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import final
 
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
-from gristmill._engine.blocks.source_end import SourceEndedError, log_source_end
+from gristmill._engine.blocks.block import Block, BlockResult, SourceEndedError, log_source_end
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.stages.base import CursorFilter, SegmentStage
 from gristmill._engine.tuning.block_size import first_block_size, next_block_size
@@ -77,6 +75,7 @@ class RangeStage(SegmentStage):
         self._counters.count_work(
             result.seconds if result.busy_s is None else result.busy_s, result.transfer_s
         )
+        self._counters.record_work(result.work, first=self._first_step)
         return self._skip.drop(result)
 
     @property
@@ -132,8 +131,13 @@ class RangeStage(SegmentStage):
 
     def _fill(self) -> None:
         while self._next < self._fill_end and self._executor.has_room:
-            size = min(self._block_size.size, self._fill_end - self._next)
-            size = min(size, self._executor.max_positions or size)
+            grid = self._executor.grid
+            if grid is None:
+                size = self._block_size.size
+                size = min(size, self._executor.max_positions or size)
+            else:
+                size = grid - self._next % grid
+            size = min(size, self._fill_end - self._next)
             self._executor.submit(range(self._next, self._next + size))
             self._sizes.append(size)
             self._next += size

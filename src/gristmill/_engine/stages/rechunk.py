@@ -9,7 +9,7 @@ time of a block.
 from dataclasses import replace
 from typing import final
 
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.stages.base import Stage, UpperStage
 from gristmill._engine.tuning.block_size import first_block_size, next_block_size
 from gristmill._engine.tuning.measure import BlockStats

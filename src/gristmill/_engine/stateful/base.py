@@ -9,8 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.lineage import DenseLineage, Lineage
 from gristmill._engine.stages.base import Stage
 from gristmill.types import Cursor, Element
@@ -125,10 +124,10 @@ class StatefulStage(Stage):
         return (self.first_state(), *(0,) * self._num_flat_maps)
 
     def seek(self, cursor: Cursor) -> Cursor:
-        state, *pieces = cursor
+        state, *num_outputs = cursor
         self._num_emitted = 0
         self.restore(state)
-        return (0, *pieces)
+        return (0, *num_outputs)
 
     @property
     def needs_thread(self) -> bool:

@@ -6,8 +6,7 @@ from typing import Any, final
 from gristmill._engine.access.context import ReadContext
 from gristmill._engine.access.filter import run_on_present
 from gristmill._engine.access.map import map_with_index_step, seeded_map_step
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import StatefulStage

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.executors.base import Executor
-from gristmill._engine.executors.processes.executor import ProcessExecutor
+from gristmill._engine.executors.pools.executor import PooledExecutor
 from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.stages.base import SegmentStage, Stage
 from gristmill._engine.tuning.executor_choice import (
@@ -102,6 +102,8 @@ class AutotunedStage(Stage):
         """Threads that may still compute what they began before the last change of strategy."""
         threads = [strategy for strategy in self._openers if strategy.kind == "threads"]
         self._is_first = bool(threads) and not self._must_resume
+        self._reason = ""
+        """Why the stream continues on `_running`."""
         self._running = self._choice.strategies[0]
         """The strategy of `_stage`, or the next one while `_is_settling`."""
         self._is_settling = False
@@ -173,7 +175,7 @@ class AutotunedStage(Stage):
             self._remember(choice)
         for strategy, (stage, executor) in self._opened.items():
             is_wanted = strategy in (choice.best, choice.current)
-            if isinstance(executor, ProcessExecutor) and not is_wanted:
+            if isinstance(executor, PooledExecutor) and not is_wanted:
                 executor.discard_workers()
             stage.close()  # again: one may have been opened after `close`
             stage.dispose()
@@ -186,7 +188,8 @@ class AutotunedStage(Stage):
         if has_waited or len(result.block):
             self._is_first = False
             self._choice = first_choice(tuple(self._openers), self._policy, has_waited=has_waited)
-            self._run_on(self._choice.best)
+            reason = "waited" if has_waited else "computed"
+            self._run_on(self._choice.best, f"the first records mostly {reason}")
 
     def _observe(self, result: BlockResult, requested_at: float) -> None:
         ready_at = self._clock()
@@ -225,7 +228,7 @@ class AutotunedStage(Stage):
         self._choice = postponed_choice(learned)
         if learned.best.kind != "inline" and self._is_ready(learned.best):
             self._choice = learned
-            self._run_on(learned.best)
+            self._run_on(learned.best, "it was the fastest in an earlier iterator")
         elif learned.best.kind == "inline":
             self._choice = learned
 
@@ -235,13 +238,15 @@ class AutotunedStage(Stage):
             return
         if self._is_ready(trial.strategy):
             self._choice = begin_trial(self._choice)
-            self._run_on(trial.strategy)
+            is_smaller = trial.strategy.is_smaller(self._choice.best)
+            reason = "it needs less" if is_smaller else "the consumer waits"
+            self._run_on(trial.strategy, f"a trial, because {reason}")
 
     def _is_ready(self, strategy: Strategy) -> bool:
         """Return whether the workers of a strategy have started; rule it out if they cannot."""
         try:
             executor = self._open(strategy)[1]
-            if isinstance(executor, ProcessExecutor):
+            if isinstance(executor, PooledExecutor):
                 executor.start()
                 if not executor.wait_until_ready(self._policy.ready_timeout_s):
                     executor.rest(self._policy.keep_tried_s)
@@ -266,25 +271,20 @@ class AutotunedStage(Stage):
         return not holds_lock
 
     def _end_trial(self, decision: EndTrial, now: float) -> None:
+        rates = f"{decision.rate:.0f}/s instead of {decision.previous_rate:.0f}/s"
         if decision.run == self._running:
-            logger.info(
-                "%s instead of %s: %.0f/s, was %.0f/s",
-                decision.run,
-                decision.retire,
-                decision.rate,
-                decision.previous_rate,
-            )
+            logger.debug("Keeping %s, because the trial made %s.", decision.run, rates)
         else:
-            self._run_on(decision.run)
+            self._run_on(decision.run, f"the trial made {rates}")
         self._retire(decision.retire, now)
 
-    def _run_on(self, strategy: Strategy) -> None:
+    def _run_on(self, strategy: Strategy, reason: str) -> None:
         """Continue on a strategy, once the present one has returned all that it has read.
 
         So no record is read twice. A flat map may leave a part of a batch however many records are
         read: then the stream continues after the last element that was returned.
         """
-        self._running = strategy
+        self._running, self._reason = strategy, reason
         self._retired.pop(strategy, None)
         self._is_settling = True
         self._switch_if_settled()
@@ -303,7 +303,7 @@ class AutotunedStage(Stage):
     def _switch(self, cursor: Cursor | None) -> None:
         """Continue on `_running` from a cursor; `None` if its stage is already there."""
         strategy = self._running
-        logger.debug("Running on %s.", strategy)
+        logger.debug("Running on %s: %s.", strategy, self._reason)
         self._is_settling = False
         old, old_executor = self._stage, self._executor
         self._stage, self._executor = self._open(strategy)
@@ -342,21 +342,21 @@ class AutotunedStage(Stage):
             executor = self._opened[strategy][1]
             if now - since >= self._policy.keep_tried_s:
                 self._close(strategy)
-            elif isinstance(executor, ProcessExecutor):
+            elif isinstance(executor, PooledExecutor):
                 executor.rest(self._policy.keep_tried_s)
 
     def _close(self, strategy: Strategy) -> None:
         """Close a strategy. All those with threads share one stage, which stays open."""
         self._retired.pop(strategy, None)
         stage, executor = self._opened.pop(strategy)
-        if isinstance(executor, ProcessExecutor):
+        if isinstance(executor, PooledExecutor):
             executor.discard_workers()
             stage.close()
             stage.dispose()
 
     def _rule_out(self, strategies: Sequence[Strategy], reason: BaseException) -> None:
         self._choice = rule_out(self._choice, strategies)
-        logger.info("%s cannot be used: %s", ", ".join(map(str, strategies)), reason)
+        logger.debug("%s cannot be used: %s", ", ".join(map(str, strategies)), reason)
         for strategy in strategies:
             del self._openers[strategy]
             if strategy in self._opened:
@@ -365,6 +365,7 @@ class AutotunedStage(Stage):
     def _stop_using_processes(self, reason: BaseException) -> None:
         """Continue inline, because an element cannot be sent from a worker to this process."""
         self._running = self._choice.strategies[0]
+        self._reason = "an element cannot be sent from a worker"
         self._retired.pop(self._running, None)
         self._switch(self._cursor)
         self._rule_out([one for one in self._openers if one.kind == "processes"], reason)

@@ -13,10 +13,18 @@ elements would take inline.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gristmill._engine.tuning.history import (
+    has_bursts,
+    largest_loss_s,
+    longer_history,
+    relative_cost,
+    speed_of,
+    total_speed,
+)
 from gristmill._engine.tuning.measure import is_mostly_waiting
 from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill._engine.tuning.strategy import Decision, EndTrial, ExecutorChoice, Strategy, Try
-from gristmill._engine.tuning.window import Window
+from gristmill._engine.tuning.window import MeasuringWindow
 
 
 def first_choice(
@@ -65,8 +73,10 @@ def postponed_choice(choice: ExecutorChoice) -> ExecutorChoice:
     )
 
 
-def is_conclusive(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> bool:
+def is_conclusive(choice: ExecutorChoice, window: MeasuringWindow, policy: TuningPolicy) -> bool:
     """Return whether a window allows a decision: it is full, or shows that a trial fails."""
+    if choice.is_trial and choice.has_bursts:
+        return _has_seen_enough(choice, window, policy)
     if window.is_full(policy):
         return True
     if not choice.is_trial:
@@ -83,8 +93,46 @@ def is_conclusive(choice: ExecutorChoice, window: Window, policy: TuningPolicy) 
     return num_possible < ratio * choice.best_rate * window.seconds_since_settled
 
 
+def _has_seen_enough(choice: ExecutorChoice, window: MeasuringWindow, policy: TuningPolicy) -> bool:
+    """Return whether a trial has seen its share of bursts, or loses more time than they explain."""
+    if _unexplained_loss_s(choice, window) > _tolerated_loss_s(choice):
+        return True
+    if _lost_s(choice, window) > policy.max_trial_loss_s:
+        return True
+    if not window.is_full(policy):
+        return False
+    if window.num_elements >= total_speed(choice.history, choice.best).num_elements:
+        return True
+    expected_s = _expected_cost_s(choice) or choice.best_serial_s
+    return not _differ(expected_s, window.serial_s_per_element, policy.same_data_factor)
+
+
+def _expected_cost_s(choice: ExecutorChoice) -> float | None:
+    """Return the seconds per element of a trial that has seen its share of bursts, if known."""
+    relative = relative_cost(choice.history, choice.current, choice.best)
+    return None if relative is None else relative * choice.best_serial_s
+
+
+def _lost_s(choice: ExecutorChoice, window: MeasuringWindow) -> float:
+    """Return the time that a trial has lost so far, relative to the best strategy."""
+    return max(0.0, window.seconds_since_begin - window.num_all / choice.best_rate)
+
+
+def _unexplained_loss_s(choice: ExecutorChoice, window: MeasuringWindow) -> float:
+    """Return the time that a trial has lost, but for what more expensive elements explain."""
+    lost_s, expected_s = _lost_s(choice, window), _expected_cost_s(choice)
+    if not expected_s:
+        return lost_s
+    excess = max(0.0, window.serial_s_per_element / expected_s - 1)
+    return lost_s - excess * window.num_elements / choice.best_rate
+
+
+def _tolerated_loss_s(choice: ExecutorChoice) -> float:
+    return max(0.0, choice.budget_s) + largest_loss_s(choice.history, choice.best)
+
+
 def judge(
-    choice: ExecutorChoice, window: Window, policy: TuningPolicy
+    choice: ExecutorChoice, window: MeasuringWindow, policy: TuningPolicy
 ) -> tuple[ExecutorChoice, Decision]:
     """Decide at the end of a window: end a trial, or begin one."""
     if choice.is_trial:
@@ -96,7 +144,7 @@ def judge(
     for strategy in _candidates(choice, window, policy):
         if _is_due(choice, strategy, window, policy):
             is_from_inline = strategy.kind == "threads" and choice.best.kind == "inline"
-            needs_probe = is_from_inline and not _is_waiting(window, policy)
+            needs_probe = is_from_inline and not _is_waiting(choice, window, policy)
             trial = Try(strategy=strategy, needs_probe=needs_probe)
             return replace(choice, next=trial), trial
     return choice, None
@@ -154,19 +202,31 @@ def _skip_trial(choice: ExecutorChoice, strategy: Strategy, policy: TuningPolicy
     )
 
 
-def _learn(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> ExecutorChoice:
+def _learn(choice: ExecutorChoice, window: MeasuringWindow, policy: TuningPolicy) -> ExecutorChoice:
     """Note a window on the best strategy."""
-    measured = window.rate, window.serial_s_per_element
+    speed = speed_of(window, choice.best)
+    history = longer_history(choice.history, speed, policy)
+    bursts = has_bursts(history, policy)
+    if bursts:
+        speed = total_speed(history, choice.best)
+    measured = speed.rate, speed.serial_s_per_element
     is_changed = choice.reference is not None and any(
         _differ(before, now, policy.rate_change_factor)
         for before, now in zip(choice.reference, measured, strict=True)
     )
     num_changed = choice.num_changed + 1 if is_changed else 0
+    if bursts and not choice.has_bursts:
+        choice = replace(
+            choice, interval_s=min(choice.interval_s, policy.retry_trial_s), reference=None
+        )
+        num_changed = 0
     starved_s = window.seconds if window.pulling_share >= policy.starved_share else 0.0
     choice = replace(
         choice,
-        best_rate=window.rate,
-        best_serial_s=window.serial_s_per_element,
+        history=history,
+        has_bursts=bursts,
+        best_rate=speed.rate,
+        best_serial_s=speed.serial_s_per_element,
         block_elements=window.num_elements / window.num_blocks,
         budget_s=choice.budget_s + policy.max_trial_share * window.seconds,
         since_trial_s=choice.since_trial_s + window.seconds,
@@ -185,7 +245,7 @@ def _learn(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> Exec
 
 
 def _end_trial(
-    choice: ExecutorChoice, window: Window, policy: TuningPolicy
+    choice: ExecutorChoice, window: MeasuringWindow, policy: TuningPolicy
 ) -> tuple[ExecutorChoice, EndTrial]:
     tried, best = choice.current, choice.best
     needed = policy.min_relative_speed if tried.is_smaller(best) else policy.min_speedup
@@ -200,14 +260,18 @@ def _end_trial(
         interval_s = policy.quick_trial_s
         lost_s = 0.0
     else:
-        interval_s = _longer(choice.interval_s, policy)
-        lost_s = max(0.0, window.seconds_since_begin - window.num_all / choice.best_rate)
+        # With bursts it takes long until a trial can be judged: try all before waiting for longer.
+        has_untried = any(one not in choice.order for one in _neighbors(choice))
+        is_first_round = choice.has_bursts and has_untried
+        interval_s = policy.retry_trial_s if is_first_round else _longer(choice.interval_s, policy)
+        lost_s = _lost_s(choice, window)
     return (
         replace(
             choice,
             best=decision.run,
             current=decision.run,
             order=_moved_last(choice.order, decision.retire),  # it was measured just now, too
+            history=longer_history(choice.history, speed_of(window, tried), policy),
             best_rate=window.rate if has_won else choice.best_rate,
             interval_s=interval_s,
             budget_s=choice.budget_s - lost_s,
@@ -218,21 +282,24 @@ def _end_trial(
     )
 
 
-def _candidates(choice: ExecutorChoice, window: Window, policy: TuningPolicy) -> list[Strategy]:
+def _candidates(
+    choice: ExecutorChoice, window: MeasuringWindow, policy: TuningPolicy
+) -> list[Strategy]:
     """Return the strategies that may be tried, the one that was not tried for longest first.
 
     Of several that were never tried, inline is first, as the baseline for the others, then those
     that may be faster, then those that may be as fast with fewer threads or processes.
     """
     candidates = _neighbors(choice)
-    if choice.best.kind == "inline" and _is_waiting(window, policy):
+    if choice.best.kind == "inline" and _is_waiting(choice, window, policy):
         threads = _of_kind(choice.strategies, "threads")
         candidates = threads[-1:] + [other for other in candidates if other.kind != "threads"]
     rank = {strategy: number for number, strategy in enumerate(choice.order)}
 
-    def key(strategy: Strategy) -> tuple[int, bool]:
+    def key(strategy: Strategy) -> tuple[bool, int, bool]:
         only_saves = strategy.is_smaller(choice.best) and strategy.kind != "inline"
-        return rank.get(strategy, -1), only_saves
+        # With bursts each trial takes long, so those that may be faster are first.
+        return only_saves and choice.has_bursts, rank.get(strategy, -1), only_saves
 
     return sorted(candidates, key=key)
 
@@ -252,7 +319,7 @@ def _neighbors(choice: ExecutorChoice) -> list[Strategy]:
 
 
 def _is_due(
-    choice: ExecutorChoice, strategy: Strategy, window: Window, policy: TuningPolicy
+    choice: ExecutorChoice, strategy: Strategy, window: MeasuringWindow, policy: TuningPolicy
 ) -> bool:
     """Return whether it is time to try a strategy, and the budget covers the expected cost."""
     is_smaller = strategy.is_smaller(choice.best)
@@ -260,11 +327,16 @@ def _is_due(
         return False
     if not _may_help(choice, strategy, window, policy):
         return False
+    if (
+        choice.has_bursts
+        and total_speed(choice.history, choice.best).seconds < policy.min_history_s
+    ):
+        return False
     return _expected_loss_s(choice, strategy, policy) <= choice.budget_s
 
 
 def _may_help(
-    choice: ExecutorChoice, strategy: Strategy, window: Window, policy: TuningPolicy
+    choice: ExecutorChoice, strategy: Strategy, window: MeasuringWindow, policy: TuningPolicy
 ) -> bool:
     """Return whether a strategy is smaller, or the consumer waits enough to gain from another."""
     return strategy.is_smaller(choice.best) or window.pulling_share >= policy.starved_share
@@ -286,8 +358,14 @@ def _expected_loss_s(choice: ExecutorChoice, strategy: Strategy, policy: TuningP
     return trial_s * (1 - rate / choice.best_rate)
 
 
-def _is_waiting(window: Window, policy: TuningPolicy) -> bool:
-    return is_mostly_waiting(window.serial_s, window.waited_s, policy)
+def _is_waiting(choice: ExecutorChoice, window: MeasuringWindow, policy: TuningPolicy) -> bool:
+    """Return whether elements mostly wait, or those of some bursts do."""
+    bursts = choice.history if choice.has_bursts else ()
+    return is_mostly_waiting(window.serial_s, window.waited_s, policy) or any(
+        is_mostly_waiting(speed.serial_s, speed.waited_s, policy)
+        for speed in bursts
+        if speed.strategy == choice.best
+    )
 
 
 def _of_kind(strategies: Sequence[Strategy], kind: str) -> list[Strategy]:

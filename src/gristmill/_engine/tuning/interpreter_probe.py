@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import final
 
-from gristmill._base.background import Background
+from gristmill._base.threads.background import Background
 from gristmill._engine.tuning.policy import TuningPolicy
 
 _is_gil_enabled: Callable[[], bool] | None = getattr(sys, "_is_gil_enabled", None)

@@ -119,7 +119,7 @@ class Stopwatch:
         self._policy = policy
         self._num_pauses = _num_pauses()
         self._cpu_start = time.thread_time()
-        self._start = time.perf_counter()
+        self.began_at = time.perf_counter()
         self.wall_s = 0.0
         self.cpu_s = 0.0
         """Seconds of `wall_s` in which the thread computed. All of them if it never paused: on a
@@ -127,7 +127,7 @@ class Stopwatch:
 
     def stop(self) -> None:
         """Take the times."""
-        self.wall_s = self.cpu_s = time.perf_counter() - self._start
+        self.wall_s = self.cpu_s = time.perf_counter() - self.began_at
         if _THIS_THREAD is None or _num_pauses() > self._num_pauses:
             self.cpu_s = min(time.thread_time() - self._cpu_start, self.wall_s)
 

@@ -33,6 +33,10 @@ class TuningPolicy:
     """Seconds that a block computed in a worker process should take: more than in a thread, because
     each block wakes threads of the parent on cores that the workers need."""
 
+    ray_block_s: float = 0.05
+    """Seconds that a block computed by a Ray actor should take: a round trip takes about 1.2 ms,
+    and an object of the store a few more."""
+
     first_block_positions: int = 1
     """Positions of the first block: nothing is known yet, and the consumer waits for it."""
 
@@ -161,6 +165,21 @@ class TuningPolicy:
     """Number of windows in a row that must show a change of the data: a single one may be a pause
     of the operating system."""
 
+    history_windows: int = 24
+    """Number of windows that are remembered, to find bursts and to measure the mean speed if there
+    are some: at least 2.4 s, so several bursts that are half a second apart."""
+
+    min_history_s: float = 1.0
+    """Time for which data with bursts are measured on a strategy before another one is tried."""
+
+    same_data_factor: float = 1.1
+    """If there are bursts, a trial ends when its elements have taken, on average, what those before
+    it took, up to this factor: then both contain about as many bursts."""
+
+    max_trial_loss_s: float = 0.5
+    """Time that a trial may lose if there are bursts, even if its elements were more expensive than
+    those before it."""
+
     ready_timeout_s: float = 0.0
     """Time that the stream waits for worker processes that start for a trial. Without it the stream
     continues on the present strategy until they have started."""
@@ -228,6 +247,10 @@ class TuningPolicy:
     slightly longer is no reason to compute more: that needs memory, and fresh pages cost more than
     the wait."""
 
+    ray_late_s: float = 1.0
+    """Minimum time after which another Ray actor computes a late block, too: Ray reports the loss
+    of a machine after 2 seconds, and that of one that hangs after 15."""
+
     lookahead_bytes: int = 128 << 20
     """Memory budget for blocks behind a late one, unless the user sets `memory_budget_bytes`."""
 
@@ -249,6 +272,31 @@ class TuningPolicy:
     block_bytes_decay: float = 0.9
     """Factor by which the estimated bytes per position fall, per block, if blocks get smaller. They
     rise at once."""
+
+    # Ray: how many actors, if their number follows the need.
+
+    elastic_window_s: float = 1.0
+    """Time over which the waiting of the consumer is measured."""
+
+    elastic_grow_share: float = 0.5
+    """Actors are added if the consumer waits for this share of a window."""
+
+    elastic_release_share: float = 0.1
+    """The consumer does not need all actors if it waits for less than this share."""
+
+    elastic_release_s: float = 10.0
+    """An actor is released after this time without need: starting another one takes seconds."""
+
+    shared_block_records: int = 256
+    """Records of a block of a shared pool. All readers have to request the same blocks, so their
+    size does not adapt."""
+
+    # Workers that hang.
+
+    slow_task_s: float = 60.0
+    """A worker that computes one block for longer than this is logged, with the step and the
+    record: longer than a remote file takes with all retries, shorter than users wait before they
+    look for the reason. After twice the time it is logged again."""
 
     # Shared memory: what is sent through it, and which slots stay mapped.
 

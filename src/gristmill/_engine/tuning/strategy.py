@@ -24,6 +24,32 @@ class Strategy(NamedTuple):
         return self.kind in ("inline", other.kind) and self.size < other.size
 
 
+class Speed(NamedTuple):
+    """What was measured on a strategy in some time."""
+
+    strategy: Strategy
+    seconds: float
+    num_elements: int
+    serial_s: float
+    """Seconds that the elements would have taken inline."""
+    waited_s: float
+    """Seconds of these in which they waited for a disk or a network."""
+
+    @property
+    def rate(self) -> float:
+        """Elements per second."""
+        return self.num_elements / max(self.seconds, 1e-9)
+
+    @property
+    def serial_s_per_element(self) -> float:
+        """Seconds that an element would have taken inline."""
+        return self.serial_s / max(self.num_elements, 1)
+
+
+SpeedHistory: TypeAlias = tuple[Speed, ...]
+"""The last windows of a stream on any strategy, the latest one last."""
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Try:
@@ -72,10 +98,15 @@ class ExecutorChoice:
     """The next trial, while its strategy gets ready."""
     order: tuple[Strategy, ...] = ()
     """Strategies that were tried, the last one last."""
+    history: SpeedHistory = ()
+    """The last windows, also those of trials."""
+    has_bursts: bool = False
+    """Whether the elements of some windows took much longer than those before and after."""
     best_rate: float = 0.0
-    """Elements per second on the best strategy, in its last window."""
+    """Elements per second on the best strategy: in its last window, or in all of `history` if there
+    are bursts."""
     best_serial_s: float = 0.0
-    """Seconds per element inline, in the same window."""
+    """Seconds per element inline, in the same time."""
     block_elements: float = 0.0
     """Elements of a block on the best strategy."""
     since_trial_s: float = 0.0

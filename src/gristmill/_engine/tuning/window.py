@@ -6,7 +6,7 @@ from gristmill._engine.tuning.measure import BlockStats
 from gristmill._engine.tuning.policy import TuningPolicy
 
 
-class Window(NamedTuple):
+class MeasuringWindow(NamedTuple):
     """The blocks of some time on one strategy, added up. A new one replaces it for each block.
 
     After a change of strategy, blocks are not counted until the strategy before has settled, the
@@ -76,20 +76,20 @@ class Window(NamedTuple):
         return self.num_blocks >= policy.window_blocks and self.seconds >= policy.window_s
 
 
-def window_after_switch(now: float) -> Window:
+def window_after_switch(now: float) -> MeasuringWindow:
     """Return the window that begins when the stream has changed its strategy or position."""
-    return Window(now, settled_at=now, counts_from=None, ends_at=now)
+    return MeasuringWindow(now, settled_at=now, counts_from=None, ends_at=now)
 
 
-def next_window(window: Window) -> Window:
+def next_window(window: MeasuringWindow) -> MeasuringWindow:
     """Return the window that follows another one on the same strategy."""
     end = window.ends_at
-    return Window(end, settled_at=end, counts_from=end, ends_at=end)
+    return MeasuringWindow(end, settled_at=end, counts_from=end, ends_at=end)
 
 
 def add_block(
-    window: Window, stats: BlockStats, policy: TuningPolicy, *, is_settled: bool = True
-) -> Window:
+    window: MeasuringWindow, stats: BlockStats, policy: TuningPolicy, *, is_settled: bool = True
+) -> MeasuringWindow:
     """Return the window with another block.
 
     Args:
@@ -101,12 +101,12 @@ def add_block(
     num_all = window.num_all + stats.num_elements
     ready_at = stats.ready_at
     if not is_settled:
-        return Window(window.begins_at, ready_at, None, ready_at, num_all, num_all)
+        return MeasuringWindow(window.begins_at, ready_at, None, ready_at, num_all, num_all)
     counts_from = window.counts_from
     if counts_from is None or stats.requested_at < counts_from:
         if counts_from is None:
             counts_from = max(ready_at, window.settled_at + policy.warm_up_s)
-        return Window(
+        return MeasuringWindow(
             window.begins_at,
             window.settled_at,
             counts_from,
@@ -114,7 +114,7 @@ def add_block(
             num_all,
             window.num_unsettled,
         )
-    return Window(
+    return MeasuringWindow(
         window.begins_at,
         window.settled_at,
         counts_from,

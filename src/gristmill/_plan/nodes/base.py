@@ -6,13 +6,16 @@ holds exactly one element. Above a filter a position may hold none, above a flat
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias
 
+from gristmill._base.frozen_dataclass import frozen_dataclass
+from gristmill._base.grain.classes import IterDataset, MapDataset
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._data.sampling.shard_lengths import ENDLESS
 from gristmill._plan.element_spec import ParentSpecs, first_spec
+from gristmill._printable import printable
 from gristmill.errors import UnknownIndexError
 from gristmill.options import ShardOptions
 from gristmill.types import Cursor, Element, Tree
@@ -33,7 +36,7 @@ Collate: TypeAlias = Callable[[Sequence[Any]], Element]
 """A function that makes a batch of elements."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class Node(ABC):
     """One node of a plan. It describes what to compute, not how."""
 
@@ -143,7 +146,7 @@ class Node(ABC):
         raise unknown_index(self.label)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class UnaryNode(Node):
     """A node with one parent. By default it has as many positions, and is dense if that is."""
 
@@ -165,7 +168,7 @@ class UnaryNode(Node):
         return self.parent.is_dense
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class Step(UnaryNode):
     """A node that runs on blocks of its parent's elements and keeps nothing between them."""
 
@@ -183,7 +186,7 @@ class Step(UnaryNode):
         return num_inputs
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class RecordsNode(UnaryNode):
     """The bottom of a stream: records by position, which are distributed over shards."""
 
@@ -214,6 +217,14 @@ class RecordsNode(UnaryNode):
         """
 
 
+def replace_below(plan: Node, old: Node, new: Node) -> Node:
+    """Return a plan with another node instead of `old`. The nodes above it have one parent each."""
+    if plan is old:
+        return new
+    (parent,) = plan.parents
+    return plan.with_parents([replace_below(parent, old, new)])
+
+
 def unknown_index(label: str) -> UnknownIndexError:
     """Return the error for a stream whose elements have no known index."""
     return UnknownIndexError(
@@ -242,7 +253,13 @@ def stable_repr(value: object, *, limit: int = 200) -> str:
     >>> stable_repr(object()), stable_repr(range(3))
     ('object', 'range(0, 3)')
     """
-    shown = repr(value)
-    if " at 0x" in shown or len(shown) > limit:
-        return type(value).__qualname__.rpartition("<locals>.")[2]
-    return shown
+    shown = printable(repr(value))
+    # The `repr` of a dataset is a summary for people, which may change between versions.
+    is_dataset = isinstance(value, MapDataset | IterDataset)
+    return kind_of(value) if " at 0x" in shown or is_dataset or len(shown) > limit else shown
+
+
+def kind_of(value: object) -> str:
+    """Return the name of the type of an object, as users know it."""
+    kind = type(value).__qualname__.rpartition("<locals>.")[2]
+    return kind.removeprefix("Planned") if isinstance(value, MapDataset | IterDataset) else kind

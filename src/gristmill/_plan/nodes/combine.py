@@ -2,23 +2,25 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Self, final
 
 import numpy as np
 
+from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._base.indices import as_indices, join_epochs, scale, split_epochs
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._plan.element_spec import ParentSpecs
 from gristmill._plan.mixing import choose, choose_run
 from gristmill._plan.nodes.base import ENDLESS, Node, stable_repr
+from gristmill._plan.scheduled_mixing import ScheduledMix
 from gristmill.errors import PlanError
 from gristmill.options import ShardOptions
 from gristmill.types import Indices, RandomAccessDataSource, Tree
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class CombineNode(Node):
     """Elements of several datasets."""
 
@@ -37,7 +39,7 @@ class CombineNode(Node):
         return all(parent.is_dense for parent in self.inputs)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class ChooseNode(CombineNode):
     """Each element is an element of one of the parents."""
 
@@ -55,27 +57,32 @@ class ChooseNode(CombineNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class MixNode(ChooseNode):
     """Elements of the parents in proportions, until one of the parents is exhausted."""
 
     proportions: tuple[int, ...]
+    schedule: ScheduledMix | None = None
+    """The proportions at each index, if they change."""
 
     def __post_init__(self) -> None:
         empty = [number for number, parent in enumerate(self.inputs) if not parent.length()]
         if empty:
             raise PlanError(
-                "All datasets must have positive length for mixing, but dataset(s) "
-                + ", ".join(f"at index {one} ({self.inputs[one].label})" for one in empty)
+                "All datasets must have positive length for mixing, but dataset(s) at "
+                + ", ".join(f"index {one} ({self.inputs[one].label})" for one in empty)
                 + " have length 0. Leave them out."
             )
 
     @property
     def label(self) -> str:
-        return f"Mix(weights={list(self.proportions)})"
+        weights = list(self.proportions) if self.schedule is None else self.schedule.label
+        return f"Mix(weights={weights})"
 
     @cached_property
     def _length(self) -> int:
+        if self.schedule is not None:
+            return self.schedule.length([parent.length() for parent in self.inputs])
         total = sum(self.proportions)
         # In floating point, as in Grain, where rounding may add or remove one element.
         lengths = [
@@ -88,15 +95,19 @@ class MixNode(ChooseNode):
         return self._length
 
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
+        if self.schedule is not None:
+            return self.schedule.choose(indices)
         return choose(indices, self.proportions)
 
     def locate_run(self, indices: range) -> tuple[Indices, Indices]:
         """Return the same as `locate`, for consecutive indices."""
+        if self.schedule is not None:
+            return self.schedule.choose_run(indices)
         return choose_run(indices, self.proportions)
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class SelectNode(ChooseNode):
     """Each element from where the user's `selection` points to."""
 
@@ -116,7 +127,7 @@ class SelectNode(ChooseNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class ConcatenateNode(ChooseNode):
     """One epoch of each parent after the other."""
 
@@ -161,7 +172,7 @@ class ConcatenateNode(ChooseNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class ReshardedNode(ChooseNode):
     """A shard of what remains of the parents, each of which was one shard of an earlier run.
 
@@ -186,17 +197,17 @@ class ReshardedNode(ChooseNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class ZipNode(CombineNode):
     """Tuples of the parents' elements at the same index."""
 
     def __post_init__(self) -> None:
         lengths = [parent.length() for parent in self.inputs]
         if not lengths:
-            raise PlanError("There is nothing to zip. Pass at least one dataset.")
+            raise PlanError("There is nothing to zip. At least one parent must be provided.")
         if len(set(lengths)) > 1:
             raise PlanError(
-                f"Only datasets of the same length can be zipped, got lengths {lengths}. "
+                f"All parents must have the same length to be zipped, got lengths {lengths}. "
                 "Slice them first, such as `ds[:n]`."
             )
 

@@ -1,17 +1,19 @@
 """Stateful nodes that make one stream of several."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self, final
 
+from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._plan.element_spec import ParentSpecs
 from gristmill._plan.nodes.base import Node, unknown_index
 from gristmill._plan.nodes.stream import Continuation, StageState, StatefulNode, StreamLeafNode
+from gristmill._plan.scheduled_mixing import ScheduledMix
 from gristmill.errors import PlanError, UnknownIndexError
 from gristmill.types import Cursor, Tree
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class CombineStreamsNode(StatefulNode):
     """Elements of several streams."""
 
@@ -27,7 +29,7 @@ class CombineStreamsNode(StatefulNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class MixStreamNode(CombineStreamsNode):
     """Elements of the parents in proportions, until one of the parents is exhausted.
 
@@ -36,6 +38,8 @@ class MixStreamNode(CombineStreamsNode):
 
     proportions: tuple[int, ...]
     names: tuple[str, ...] | None = None
+    schedule: ScheduledMix | None = None
+    """The proportions at each output, if they change."""
 
     def __post_init__(self) -> None:
         if not self.inputs:
@@ -46,7 +50,8 @@ class MixStreamNode(CombineStreamsNode):
 
     @property
     def label(self) -> str:
-        return f"Mix(weights={list(self.proportions)})"
+        weights = list(self.proportions) if self.schedule is None else self.schedule.label
+        return f"Mix(weights={weights})"
 
     @property
     def description(self) -> str:
@@ -76,7 +81,7 @@ class MixStreamNode(CombineStreamsNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class ZipStreamNode(CombineStreamsNode):
     """Tuples of one element of each parent. If `strict`, all parents must end together."""
 
@@ -84,7 +89,7 @@ class ZipStreamNode(CombineStreamsNode):
 
     def __post_init__(self) -> None:
         if not self.inputs:
-            raise PlanError("There is nothing to zip. Pass at least one dataset.")
+            raise PlanError("There is nothing to zip. At least one parent must be provided.")
 
     @property
     def label(self) -> str:
@@ -95,7 +100,28 @@ class ZipStreamNode(CombineStreamsNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
+class ConcatStreamsNode(CombineStreamsNode):
+    """All elements of the first parent, then of the second, and so on.
+
+    A state is the number of the current parent, and the cursors of the parents up to that one.
+    """
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            raise PlanError("There is nothing to concatenate. Pass at least one dataset.")
+
+    @property
+    def label(self) -> str:
+        return f"Concatenate({len(self.inputs)} datasets)"
+
+    def parent_cursors(self, state: StageState) -> list[Cursor | None]:
+        cursors = [] if state is None else [tuple(cursor) for cursor in state[1]]
+        return [*cursors, *[None] * (len(self.inputs) - len(cursors))]
+
+
+@final
+@frozen_dataclass
 class ChainNode(CombineStreamsNode):
     """One stream after the other, each from a cursor in `starts`; `None` is its beginning."""
 
@@ -116,7 +142,7 @@ class ChainNode(CombineStreamsNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class InterleaveNode(StreamLeafNode):
     """One element of each of `cycle` datasets in turn. Where one ends, the next takes its turn.
 

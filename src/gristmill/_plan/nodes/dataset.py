@@ -4,23 +4,25 @@ A dataset is one of several shards if it contains a slice `ds[shard::num_shards]
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
-from typing import Any, Self, final
+from typing import Any, Self, cast, final
 
+from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._plan.element_spec import ParentSpecs
-from gristmill._plan.nodes.base import Node, RecordsNode, UnaryNode
+from gristmill._plan.nodes.base import Node, RecordsNode, UnaryNode, replace_below
 from gristmill._plan.nodes.combine import ReshardedNode
+from gristmill._plan.nodes.exclude import SwitchNode
 from gristmill._plan.nodes.hints import FilterLimits
 from gristmill._plan.nodes.rearrange import RemainingNode, SliceNode
-from gristmill.errors import PlanError, SpecError, StateError
+from gristmill.errors import NextIndexError, PlanError, SpecError, StateError
 from gristmill.options import ShardOptions
 from gristmill.types import Cursor, Tree
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class CustomNode(Node):
     """A user's own dataset, read by its `__getitem__`."""
 
@@ -50,7 +52,7 @@ class CustomNode(Node):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class AccessNode(RecordsNode):
     """The elements of a dataset in order: where random access becomes a stream.
 
@@ -78,37 +80,39 @@ class AccessNode(RecordsNode):
 
     def cursor_at(self, index: int) -> Cursor:
         if index > self.length():
-            raise IndexError(
-                f"Checkpoint `next_index` {index} is out of range for dataset of length "
-                f"{self.length()}."
-            )
+            raise next_index_error(index, self.length())
         return (index,)
 
     @property
     def own_shard(self) -> tuple[int, int]:
-        found = shard_slice(self.parent)
+        found = shard_slice(self.latest)
         return (0, 1) if found is None else (found.start, found.step)
 
     @property
     def has_contiguous_shards(self) -> bool:
         return False
 
+    @property
+    def latest(self) -> Node:
+        """The dataset from the last index on at which records were excluded."""
+        return self.parent.inputs[1] if isinstance(self.parent, SwitchNode) else self.parent
+
     def with_shard(self, shard: ShardOptions, *, is_contiguous: bool) -> Self:
         found = shard_slice(self.parent)
         if found is None:
             raise _not_a_shard(self.parent)
         other = replace(found, start=shard.shard_index, step=shard.shard_count)
-        return replace(self, parent=_replace_below(self.parent, found, other))
+        return replace(self, parent=replace_below(self.parent, found, other))
 
     def resharded(
         self, shards: Sequence[RecordsNode], positions: Sequence[int], shard: ShardOptions
     ) -> tuple[Self, Remaining]:
-        dataset = self.parent
+        dataset = self.latest
         earlier = _resharded_node(dataset)
         if earlier is not None:
             remaining = earlier.remaining.after(positions)
             later = replace(earlier, remaining=remaining, shard=shard)
-            return replace(self, parent=_replace_below(dataset, earlier, later)), remaining
+            return replace(self, parent=replace_below(dataset, earlier, later)), remaining
         found = shard_slice(dataset)
         if found is None:
             raise _not_a_shard(dataset)
@@ -117,11 +121,11 @@ class AccessNode(RecordsNode):
             node = RemainingNode(
                 site=found.site, parent=found.parent, remaining=remaining, shard=shard
             )
-            return replace(self, parent=_replace_below(dataset, found, node)), remaining
+            return replace(self, parent=replace_below(dataset, found, node)), remaining
         # By the index in the old shard, so that an element is shuffled and drawn as it was there.
         lengths = tuple(other.length() for other in shards)
         remaining = Remaining(lengths).after(positions, by_stream=True)
-        datasets = tuple(other.parent for other in shards)
+        datasets = tuple(cast("AccessNode", other).latest for other in shards)
         merged = ReshardedNode(site=found.site, inputs=datasets, remaining=remaining, shard=shard)
         return replace(self, parent=merged), remaining
 
@@ -156,6 +160,14 @@ def shard_slice(dataset: Node) -> SliceNode | None:
     return None
 
 
+def next_index_error(index: object, length: int) -> NextIndexError:
+    """Return the error for the index of a next element that is not one of the dataset."""
+    return NextIndexError(
+        f"Checkpoint `next_index` {index} is out of range for dataset of length {length}. Restore "
+        "it into a pipeline with the same steps as the one it was taken from."
+    )
+
+
 def undefined_spec(label: str) -> SpecError:
     """Return the error for a user's own dataset that does not describe its elements."""
     return SpecError(
@@ -170,14 +182,6 @@ def _chain(dataset: Node) -> Iterator[Node]:
     while isinstance(dataset, UnaryNode):
         dataset = dataset.parent
         yield dataset
-
-
-def _replace_below(dataset: Node, old: Node, new: Node) -> Node:
-    """Return a dataset with another node in place of one below it."""
-    if dataset is old:
-        return new
-    (parent,) = dataset.parents
-    return dataset.with_parents([_replace_below(parent, old, new)])
 
 
 def _resharded_node(dataset: Node) -> RemainingNode | ReshardedNode | None:

@@ -1,15 +1,16 @@
 """Hints: nodes that pass on their parent's elements unchanged, and affect how a plan runs."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, final
 
-from gristmill._plan.nodes.base import Node, UnaryNode
-from gristmill.options import MultiprocessingOptions, ReadOptions, WorkerOptions
+from gristmill._base.frozen_dataclass import frozen_dataclass
+from gristmill._plan.nodes.base import Node, Step, UnaryNode
+from gristmill.errors import PlanError
+from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
 from gristmill.types import Cursor
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class HintNode(UnaryNode):
     """The elements of the parent. States do not mention it, because the stream is the same."""
 
@@ -29,7 +30,7 @@ class HintNode(UnaryNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class SeedNode(HintNode):
     """The seed from which the random nodes above it derive their own."""
 
@@ -41,11 +42,12 @@ class SeedNode(HintNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class ReadNode(HintNode):
-    """How many threads read a dataset as a stream, and how far ahead."""
+    """How many threads read a dataset as a stream, how far ahead, and which errors to skip."""
 
     options: ReadOptions
+    on_error: SkipErrors | None = None
 
     @property
     def label(self) -> str:
@@ -53,7 +55,7 @@ class ReadNode(HintNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class WorkersNode(HintNode):
     """Worker processes may compute the nodes below it, but not those above."""
 
@@ -66,7 +68,7 @@ class WorkersNode(HintNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class PrefetchNode(HintNode):
     """A thread may compute elements of the nodes below it in advance."""
 
@@ -78,7 +80,7 @@ class PrefetchNode(HintNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class OptionsNode(HintNode):
     """Options of the whole pipeline, both below and above it."""
 
@@ -91,7 +93,7 @@ class OptionsNode(HintNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class FilterLimits:
     """The shares of removed elements from which a filter warns or raises; `None` for never."""
 
@@ -99,21 +101,53 @@ class FilterLimits:
     raises_from: float | None = None
 
 
-def limits_of(plan: Node) -> FilterLimits:
-    """Return the limits of filters in a plan. Options further up take priority."""
+def options_of(plan: Node) -> dict[str, Any]:
+    """Return the options that users set for a plan, by name. Those further up take priority."""
     options: dict[str, Any] = {}
-    for node in _all_nodes(plan):
+    for node in all_nodes(plan):
         if isinstance(node, OptionsNode):
             options = {**node.options, **options}
-    default = FilterLimits()
+    return options
+
+
+def limits_of(plan: Node) -> FilterLimits:
+    """Return the limits of filters in a plan."""
+    options, default = options_of(plan), FilterLimits()
     return FilterLimits(
         warns_from=options.get("filter_warn_threshold_ratio", default.warns_from),
         raises_from=options.get("filter_raise_threshold_ratio", default.raises_from),
     )
 
 
-def _all_nodes(plan: Node) -> Iterator[Node]:
+def skip_errors_of(plan: Node) -> SkipErrors | None:
+    """Return which errors a plan skips.
+
+    Raises:
+        PlanError: Above the records to skip is a step that holds elements: what it yields has no
+            position in the list of skipped records.
+    """
+    found = {node.on_error for node in all_nodes(plan) if isinstance(node, ReadNode)} - {None}
+    if not found:
+        return None
+    node = plan
+    while isinstance(node, Step | HintNode):
+        if isinstance(node, ReadNode):
+            return node.on_error
+        node = node.parent
+    raise unlisted_skips(node)
+
+
+def unlisted_skips(node: Node) -> PlanError:
+    """Return the error for records that are to be skipped below a step that holds elements."""
+    return PlanError(
+        f"{node.label}, added at {node.site}, holds elements or combines streams, so "
+        "`on_error=SkipErrors(...)` cannot list which records were skipped before it. Catch the "
+        "errors in a map, and filter its results."
+    )
+
+
+def all_nodes(plan: Node) -> Iterator[Node]:
     """Yield the nodes of a plan, top down."""
     yield plan
     for parent in plan.parents:
-        yield from _all_nodes(parent)
+        yield from all_nodes(parent)

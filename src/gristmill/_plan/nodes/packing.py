@@ -2,11 +2,11 @@
 
 import enum
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast, final
 
 from gristmill._base.checks import as_int
-from gristmill._base.tree import map_leaves
+from gristmill._base.frozen_dataclass import frozen_dataclass
+from gristmill._base.trees.tree import map_leaves
 from gristmill._plan.nodes.stream import HoldingNode
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import Tree
@@ -16,7 +16,22 @@ Path: TypeAlias = tuple[Hashable, ...]
 
 
 class BOSHandling(enum.Enum):
-    """What to do with the first token of each document, or part of one, in a row."""
+    """What to do with the first token of each document, or part of one, in a row.
+
+    >>> import numpy as np
+    >>> from gristmill import MapDataset
+    >>> from gristmill.experimental import ConcatThenSplitIterDataset
+    >>> documents = MapDataset.source([{"tokens": np.array([5, 6, 7])}] * 2).to_iter_dataset()
+    >>> rows = ConcatThenSplitIterDataset(
+    ...     documents,
+    ...     length_struct={"tokens": 3},
+    ...     bos_handling=BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS,
+    ...     bos_features={"tokens"},
+    ...     bos_token_id=1,
+    ... )
+    >>> [row["tokens"].tolist() for row in rows]
+    [[1, 6, 7], [1, 6, 7]]
+    """
 
     DO_NOTHING = enum.auto()
     """Keep it."""
@@ -25,7 +40,7 @@ class BOSHandling(enum.Enum):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class PackedFeature:
     """A feature of the elements, and the rows that its values are packed into."""
 
@@ -48,7 +63,7 @@ class PackedFeature:
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class PackNode(HoldingNode):
     """Documents in bins, which become rows as soon as a document fits into none of them."""
 
@@ -95,7 +110,7 @@ class PackNode(HoldingNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class ConcatSplitNode(HoldingNode):
     """Documents one after the other, split wherever a row is full."""
 

@@ -6,15 +6,17 @@ the epoch of an element and change its index within the epoch.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
 import numpy as np
 
+from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._base.indices import as_indices, join_epochs, scale, split_epochs
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._data.sampling.shuffle import shuffled
+from gristmill._data.sampling.splits import SplitPart
+from gristmill._data.sampling.weights import WeightedDraws
 from gristmill._plan.nodes.base import ENDLESS, UnaryNode
 from gristmill.options import ShardOptions
 from gristmill.types import Indices
@@ -22,7 +24,7 @@ from gristmill.types import Indices
 _NUM_SEEDS = 2**32
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class RearrangeNode(UnaryNode):
     """The elements of the parent at other indices."""
 
@@ -40,7 +42,7 @@ class RearrangeNode(UnaryNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class ShuffleNode(RearrangeNode):
     """The elements of each epoch in random order, in each epoch a different one."""
 
@@ -58,7 +60,7 @@ class ShuffleNode(RearrangeNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class WindowShuffleNode(RearrangeNode):
     """Every `window` consecutive elements in random order."""
 
@@ -76,7 +78,7 @@ class WindowShuffleNode(RearrangeNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class SliceNode(RearrangeNode):
     """Every `step`-th element of an epoch, from `start` up to `stop`."""
 
@@ -117,7 +119,7 @@ class SliceNode(RearrangeNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class PickNode(RearrangeNode):
     """The elements at the indices that the user lists."""
 
@@ -145,7 +147,47 @@ class PickNode(RearrangeNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
+class SplitNode(RearrangeNode):
+    """One part of a split: in every epoch the same elements, disjoint from the other parts."""
+
+    part: SplitPart
+
+    @property
+    def label(self) -> str:
+        return f"Split({self.part})"
+
+    def length(self) -> int:
+        return len(self.part)
+
+    def to_parent(self, indices: Indices) -> Indices:
+        epochs, offsets = split_epochs(indices, len(self.part))
+        length = self.parent.length()
+        return join_epochs(epochs, self.part.keys(offsets), length, bound=length)
+
+
+@final
+@frozen_dataclass
+class WeightedNode(RearrangeNode):
+    """Elements of each epoch that are drawn at random, in proportion to weights."""
+
+    draws: WeightedDraws
+
+    @property
+    def label(self) -> str:
+        return f"Sample({self.draws})"
+
+    def length(self) -> int:
+        return self.draws.num_samples
+
+    def to_parent(self, indices: Indices) -> Indices:
+        epochs, offsets = split_epochs(indices, self.draws.num_samples)
+        length = self.parent.length()
+        return join_epochs(epochs, self.draws.keys(epochs, offsets), length, bound=length)
+
+
+@final
+@frozen_dataclass
 class RepeatNode(RearrangeNode):
     """Several epochs, or an endless number of them. If not `reseeds`, all equal the first."""
 
@@ -172,7 +214,7 @@ class RepeatNode(RearrangeNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class RemainingNode(RearrangeNode):
     """A shard of the elements of the parent that the shards of an earlier run have not read."""
 

@@ -1,12 +1,12 @@
 """Operations over iterators of records, among those of a `DataLoader`."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, final
 
 import numpy as np
 
+from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._data.sampling.record import Record, RecordMetadata
 from gristmill._plan.nodes.packing import tree_features
 from gristmill._plan.nodes.sampled import SampleNode
@@ -15,7 +15,7 @@ from gristmill.types import Cursor, Tree
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class OperationsNode(StreamStepNode):
     """The data of the records that a chain of operations yields, from an iterator of records.
 
@@ -53,7 +53,7 @@ class OperationsNode(StreamStepNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class PackBatchesNode(StreamStepNode):
     """Batches of packed records, as Grain's `PackAndBatchOperation` makes them.
 

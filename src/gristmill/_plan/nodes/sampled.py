@@ -2,16 +2,19 @@
 
 import sys
 from collections.abc import Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, cast, final
+from typing import Any, ClassVar, Self, SupportsIndex, TypeAlias, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._base.columns import Columns, SupportsColumns
-from gristmill._base.indices import as_indices, scale
-from gristmill._base.tree import map_leaves
+from gristmill._base.frozen_dataclass import frozen_dataclass
+from gristmill._base.grain.classes import IterDataset
+from gristmill._base.indices import as_indices, exact_up_to, scale
+from gristmill._base.trees.columns import Columns, SupportsColumns
+from gristmill._base.trees.tree import map_leaves
+from gristmill._data.sampling.epoch_samplers import EpochSampler, WeightedSampler
 from gristmill._data.sampling.record import RecordMetadata
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._data.sampling.samplers import (
@@ -23,9 +26,10 @@ from gristmill._data.sampling.samplers import (
 )
 from gristmill._data.sampling.shard_lengths import strided_length
 from gristmill._data.sources.memory.array import ArraySource
+from gristmill._data.sources.memory.frame import FrameSource, is_frame
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._plan.element_spec import ParentSpecs, ShapeDtypeStruct
-from gristmill._plan.nodes.base import Collate, Node, RecordsNode, stable_repr
+from gristmill._plan.nodes.base import Collate, Node, RecordsNode, kind_of, stable_repr
 from gristmill.errors import PlanError, PlanTypeError, SpecError
 from gristmill.options import NoSharding, ShardOptions, as_shard
 from gristmill.types import (
@@ -39,7 +43,7 @@ from gristmill.types import (
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class SourceNode(Node):
     """The records of a source, in the source's order."""
 
@@ -55,25 +59,40 @@ class SourceNode(Node):
             )
         if isinstance(source, str | bytes):
             raise PlanTypeError(
-                f"`data_source` is the string {source!r}. Pass a source that reads it."
+                f"`data_source` is the string {source!r:.200}. Pass a source that reads it, such "
+                "as `gristmill.sources.open_source(path)`."
             )
         if isinstance(source, dict):
             raise PlanTypeError(
                 "`data_source` is a dict. Wrap a dict of arrays as `ArraySource(arrays)`."
             )
+        if isinstance(source, IterDataset):
+            raise PlanTypeError(
+                "`data_source` is a stream, an `IterDataset`, whose elements have no index. Use "
+                "its own methods instead of a loader: `stream.shuffle(buffer_size, seed=0)"
+                ".batch(32)`; or load the `MapDataset` that it was made of."
+            )
+        if type(source).__name__ == "LazyFrame":
+            raise PlanTypeError(
+                "`data_source` is a query of polars, a LazyFrame. Pass its result: "
+                "`frame.collect()`."
+            )
         if not isinstance(source, RandomAccessDataSource):
             raise PlanTypeError(
                 f"`data_source` must have `__len__` and `__getitem__`, got {stable_repr(source)}. "
-                "Make a list of it, or write a class with both."
+                "Make a list of it, write a class with both, or use `from_generator` for an "
+                "iterable."
             )
         if isinstance(source, np.ndarray):
             array = cast("NDArray[Any]", source)
             object.__setattr__(self, "source", ArraySource(array))
+        if is_frame(self.source):
+            object.__setattr__(self, "source", FrameSource(self.source))
 
     @property
     def label(self) -> str:
         source = self.source
-        kind = type(source).__qualname__.rpartition("<locals>.")[2]
+        kind = kind_of(source)
         shown = kind if isinstance(source, list | tuple) else stable_repr(source)
         return f"{kind}(<{self.length()} records>)" if shown == kind else shown
 
@@ -108,8 +127,12 @@ class SourceNode(Node):
         raise SpecError(f"The records of {self.label} are not known before they are read.")
 
 
+ExcludedFrom: TypeAlias = tuple[int, tuple[int, ...]]
+"""A position, and the records that are left out from there on, in ascending order."""
+
+
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class SampleNode(RecordsNode):
     """The records of a source in the order of a sampler.
 
@@ -123,13 +146,24 @@ class SampleNode(RecordsNode):
     shard: ShardOptions
     remaining: Remaining | None = None
     """What other shards left of the stream, if this shard continues from there."""
+    excluded: tuple[ExcludedFrom, ...] = ()
+    """Records that are left out: there is no element at their positions."""
+    epoch: int | None = None
+    """The only epoch to read, if not all. Its records have the indices they have in the stream."""
 
     def __post_init__(self) -> None:
         sampler = self.sampler
-        if isinstance(sampler, type) or not isinstance(sampler, Sampler):
+        is_other = isinstance(cast("object", sampler), type | str | bytes | dict)
+        if is_other or not isinstance(sampler, Sampler):
             raise PlanTypeError(
                 f"`sampler` must have `__getitem__`, got {stable_repr(sampler)}. "
                 "Use `IndexSampler(num_records=len(source), ...)`."
+            )
+        if isinstance(sampler, WeightedSampler) and sampler.num_records != self.parent.length():
+            raise PlanError(
+                f"`sampler` has {sampler.num_records} weights, the source has "
+                f"{self.parent.length()} records. Pass a weight for each record, and 0 for those "
+                "that are never drawn."
             )
         if isinstance(sampler, BlockSampler) and sampler.num_records > self.parent.length():
             raise PlanError(
@@ -145,13 +179,14 @@ class SampleNode(RecordsNode):
     def description(self) -> str:
         """The sampler without its shard: another shard may continue with what remains."""
         shown, sampler = self.label, self.sampler
-        if isinstance(sampler, IndexSampler | SequentialSampler):
+        if isinstance(sampler, IndexSampler | SequentialSampler | EpochSampler):
             shown = (
                 repr(sampler)
                 .replace(f"shard_options={sampler.shard_options!r}, ", "")
                 .replace(f", shard_options={sampler.shard_options!r}", "")
             )
             shown = shown if "seed=" in shown else f"{shown} (seed={sampler.seed})"
+        shown = shown if self.epoch is None else f"{shown}, epoch {self.epoch}"
         return f"{shown}, remainder of shards dropped" if self.shard.drop_remainder else shown
 
     @property
@@ -163,6 +198,10 @@ class SampleNode(RecordsNode):
         """The seed of the random generators of records, if the sampler has one."""
         return self.sampler.seed if isinstance(self.sampler, BlockSampler) else None
 
+    @property
+    def is_dense(self) -> bool:
+        return not self.excluded
+
     def length(self) -> int:
         return self._length
 
@@ -170,14 +209,21 @@ class SampleNode(RecordsNode):
     def _length(self) -> int:
         if self.remaining is not None:
             return self.remaining.num_positions(self.shard)
-        if isinstance(self.sampler, BlockSampler):
+        if self.epoch is not None and self.has_contiguous_shards:
+            return self.num_indices
+        if self.epoch is None and isinstance(self.sampler, BlockSampler):
             return self.sampler.num_positions(self.shard)
         return strided_length(self.num_indices, self.shard)
 
     @cached_property
     def num_indices(self) -> int:
-        """The length of the sampler's stream, for all shards together."""
+        """The length of the sampler's stream, or of one epoch, for all shards together.
+
+        If a shard is a range of the records, the length of an epoch is that of the shard.
+        """
         sampler = self.sampler
+        if self.epoch is not None:
+            return _epoch_size(sampler)
         return len(sampler) if isinstance(sampler, Sized) else _find_length(sampler)
 
     def indices(self, positions: Span) -> Span:
@@ -189,7 +235,19 @@ class SampleNode(RecordsNode):
             indices = range(start, start + len(positions) * step, step)
         else:
             indices = scale(positions, shards, first)
-        return indices if self.remaining is None else self.remaining.numbers(as_indices(indices))
+        if self.remaining is not None:
+            indices = self.remaining.numbers(as_indices(indices))
+        return indices if self.epoch is None else self._from_epoch(indices, self.epoch)
+
+    def _from_epoch(self, indices: Span, epoch: int) -> Span:
+        """Return the indices in the stream of indices that count from the epoch on."""
+        if isinstance(self.sampler, AllShardsSampler):
+            return self.sampler.from_epoch(as_indices(indices))
+        shards = self.shard.shard_count if self.has_contiguous_shards else 1
+        start = epoch * _epoch_size(self.sampler) * shards
+        if isinstance(indices, range):
+            return range(indices.start + start, indices.stop + start, indices.step)
+        return exact_up_to(indices, 2**62 - start) + start
 
     def metadata(self, position: int) -> RecordMetadata:
         """Return the sampler's metadata of the record at a position."""
@@ -197,7 +255,10 @@ class SampleNode(RecordsNode):
         sampler = self.sampler
         if isinstance(sampler, BlockSampler):
             return RecordMetadata(index, int(sampler.keys(range(index, index + 1))[0]))
-        return sampler[index]
+        found: Any = sampler[index]
+        if isinstance(found, SupportsIndex):
+            return RecordMetadata(index, found.__index__())
+        return found
 
     @property
     def own_shard(self) -> tuple[int, int]:
@@ -222,12 +283,15 @@ class SampleNode(RecordsNode):
         if remaining is not None:
             remaining = remaining.after(positions)
         elif isinstance(sampler, IndexSampler) and sampler.shard_options.shard_count > 1:
-            sampler = AllShardsSampler(sampler, len(shards))
+            sampler = AllShardsSampler(sampler, len(shards), self.epoch)
             remaining = Remaining(sampler.lengths).after(positions, by_stream=True)
         else:
             remaining = Remaining((self.num_indices,)).after(positions)
         shard = replace(shard, drop_remainder=self.shard.drop_remainder)
-        return replace(self, sampler=sampler, remaining=remaining, shard=shard), remaining
+        # Whatever remains comes after the positions from which on records are left out.
+        excluded = tuple((0, records) for _, records in self.excluded)
+        node = replace(self, sampler=sampler, remaining=remaining, shard=shard, excluded=excluded)
+        return node, remaining
 
 
 def shard_for(sampler: object, shard_options: ShardOptions | None) -> ShardOptions:
@@ -238,6 +302,10 @@ def shard_for(sampler: object, shard_options: ShardOptions | None) -> ShardOptio
         shard_options = as_shard("shard_options", shard_options)
     if own is None or own.shard_count == 1:
         return shard_options or NoSharding()
+    if shard_options is not None and not isinstance(
+        sampler, IndexSampler | SequentialSampler | EpochSampler
+    ):
+        return shard_options  # such as `NoSharding` for a user's sampler that shards by itself
     index_and_count = (own.shard_index, own.shard_count)
     if shard_options is None:
         return ShardOptions(*index_and_count, drop_remainder=own.drop_remainder)
@@ -247,6 +315,15 @@ def shard_for(sampler: object, shard_options: ShardOptions | None) -> ShardOptio
             "contradict each other. Leave them out of one of the two."
         )
     return shard_options
+
+
+def _epoch_size(sampler: object) -> int:
+    if isinstance(sampler, IndexSampler | SequentialSampler | EpochSampler):
+        return sampler.epoch_size
+    raise PlanError(
+        f"The epochs of the sampler {stable_repr(sampler)} are not known. Use `IndexSampler`, "
+        "`SubsetSampler` or `WeightedSampler`."
+    )
 
 
 def _row_spec(column: NDArray[Any]) -> ShapeDtypeStruct:

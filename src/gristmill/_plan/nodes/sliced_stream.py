@@ -4,14 +4,16 @@ import copy
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, final, runtime_checkable
 
+from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.combine_streams import InterleaveNode
 from gristmill._plan.nodes.stream import CustomStreamNode, StreamLeafNode
-from gristmill.options import MultiprocessingOptions, WorkerOptions
+from gristmill.errors import PlanError
+from gristmill.options import MultiprocessingOptions, RayOptions, WorkerOptions
 from gristmill.types import Element
 
 
@@ -23,7 +25,7 @@ class SupportsSetSlice(Protocol):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class SlicedStreamNode(StreamLeafNode):
     """Slice `index` of `count` of a user's own stream."""
 
@@ -43,7 +45,7 @@ class SlicedStreamNode(StreamLeafNode):
 @final
 @dataclass(kw_only=True)
 class SliceReader:
-    """The elements of a slice from a state on, by number, each with the state after it.
+    """The elements of a slice starting at a state, by number, each with the state after it.
 
     It continues with the iterator that it has if elements are read in order. Otherwise, as after
     the death of a worker, it reads again from the state.
@@ -94,7 +96,7 @@ class SliceReader:
 def sliced_streams(
     plan: Node,
     options: MultiprocessingOptions,
-    worker_init_fn: Callable[[int, int], None] | None,
+    worker: WorkerOptions,
     *,
     is_sequential: bool,
     site: str,
@@ -102,16 +104,24 @@ def sliced_streams(
     """Return the slices of a plan in turn, as Grain's workers yield them.
 
     `None` if the plan reads anything but users' own streams with `set_slice`.
+
+    Raises:
+        PlanError: The number of workers, on which the stream depends, is not fixed.
     """
     leaves = list(_leaves(plan))
     is_sliced = all(
         isinstance(leaf, CustomStreamNode) and isinstance(leaf.dataset, SupportsSetSlice)
         for leaf in leaves
     )
+    if leaves and is_sliced and isinstance(worker, RayOptions) and worker.num_workers is None:
+        raise PlanError(
+            "A stream with `set_slice` depends on the number of workers. Pass "
+            "`RayOptions(num_workers=...)`."
+        )
     count = options.num_workers
     if not leaves or not is_sliced or count < 2:
         return None
-    node_at = partial(_slice_of, plan, count, options, worker_init_fn, is_sequential)
+    node_at = partial(_slice_of, plan, count, options, worker, is_sequential)
     return InterleaveNode(site=site, node_at=node_at, count=count, cycle=count)
 
 
@@ -126,14 +136,14 @@ def _slice_of(
     plan: Node,
     count: int,
     options: MultiprocessingOptions,
-    worker_init_fn: Callable[[int, int], None] | None,
+    worker: WorkerOptions,
     is_sequential: bool,
     index: int,
 ) -> Node:
     if isinstance(plan, CustomStreamNode):
-        start = (
-            None if worker_init_fn is None else partial(_call_init, worker_init_fn, index, count)
-        )
+        function = worker.worker_init_fn
+        start = None if function is None else partial(_call_init, function, index, count)
+        single = {"num_workers": 1} if isinstance(worker, RayOptions) else {}
         return SlicedStreamNode(
             site=plan.site,
             dataset=plan.dataset,
@@ -142,11 +152,9 @@ def _slice_of(
             count=count,
             is_sequential=is_sequential,
             options=options,
-            worker=WorkerOptions(worker_init_fn=start),
+            worker=replace(worker, worker_init_fn=start, **single),
         )
-    slice_below = partial(
-        _slice_of, count=count, options=options, worker_init_fn=worker_init_fn, index=index
-    )
+    slice_below = partial(_slice_of, count=count, options=options, worker=worker, index=index)
     return plan.with_parents(
         [slice_below(parent, is_sequential=is_sequential) for parent in plan.parents]
     )

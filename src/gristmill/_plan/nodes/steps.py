@@ -6,18 +6,18 @@ flat map did not fill. The user's functions are not called for it.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
+from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._plan.element_spec import ParentSpecs, batch_spec, output_spec
 from gristmill._plan.nodes.base import ENDLESS, Collate, Step
 from gristmill._plan.nodes.hints import FilterLimits
 from gristmill.types import Cursor, Element, Tree
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class TransformNode(Step):
     """A step that makes new elements with a user's function, named `name`."""
 
@@ -28,7 +28,7 @@ class TransformNode(Step):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class MapNode(TransformNode):
     """`function` of each element.
 
@@ -57,7 +57,7 @@ class MapNode(TransformNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class MapWithIndexNode(TransformNode):
     """`function` of the index in the stream and the element."""
 
@@ -69,7 +69,7 @@ class MapWithIndexNode(TransformNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class RandomMapNode(TransformNode):
     """`function` of each element and the random generator of the record it came from.
 
@@ -84,7 +84,7 @@ class RandomMapNode(TransformNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class SeededMapNode(TransformNode):
     """`function` of each element and a generator made from `seed` and the element's index."""
 
@@ -100,15 +100,12 @@ class SeededMapNode(TransformNode):
         return f"{self.label} (seed={self.seed})"
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class FlatMapNode(TransformNode):
+@frozen_dataclass
+class AnyFlatMapNode(TransformNode):
     """The outputs of `function` for each element, at most `max_fan_out` of them."""
 
     function: Callable[[Element], Iterable[Element]]
     max_fan_out: int
-    resumed_at: tuple[Cursor, ...] = ()
-    """Cursors within records. Another shard has yielded the outputs before each of them."""
 
     @property
     def label(self) -> str:
@@ -127,37 +124,28 @@ class FlatMapNode(TransformNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class FanOutNode(TransformNode):
+@frozen_dataclass
+class FlatMapNode(AnyFlatMapNode):
+    """A flat map of a stream, which has one element after the other."""
+
+    resumed_at: tuple[Cursor, ...] = ()
+    """Cursors within records. Another shard has yielded the outputs before each of them."""
+
+
+@final
+@frozen_dataclass
+class FanOutNode(AnyFlatMapNode):
     """A flat map of a dataset: `max_fan_out` indices for the outputs of each element.
 
     Indices without an output are absent.
     """
 
-    function: Callable[[Element], Iterable[Element]]
-    max_fan_out: int
-
-    @property
-    def label(self) -> str:
-        return f"FlatMap {self.name}"
-
-    @property
-    def is_dense(self) -> bool:
-        return False
-
-    @property
-    def batch_size(self) -> None:
-        return None
-
     def length(self) -> int:
         return min(self.parent.length() * self.max_fan_out, ENDLESS)
 
-    def max_outputs(self, num_inputs: int) -> int:
-        return num_inputs * self.max_fan_out
-
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class FilterNode(Step):
     """The elements for which `function`, named `name`, is true."""
 
@@ -180,7 +168,7 @@ class FilterNode(Step):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class BatchNode(Step):
     """Every `size` consecutive elements, stacked or combined by `function`.
 
@@ -194,6 +182,8 @@ class BatchNode(Step):
     drop_remainder: bool = False
     function: Collate | None = None
     """By default that of the source, if it has one. Without one, elements are stacked."""
+    adds_origins: bool = False
+    """Whether a batch has a leaf with the position of the record of each row."""
 
     def __post_init__(self) -> None:
         if self.function is None:

@@ -7,11 +7,13 @@ A state consists of cursors of the parents and a few numbers, never of elements.
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self, TypeAlias, cast, final
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, cast, final, runtime_checkable
 
+from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._plan.element_spec import ParentSpecs, output_spec, resized_spec
 from gristmill._plan.nodes.base import ENDLESS, Collate, Node
 from gristmill._plan.nodes.dataset import undefined_spec
+from gristmill.errors import PlanError
 from gristmill.options import ShardOptions
 from gristmill.types import Cursor, Element, SupportsCollate, Tree
 
@@ -28,7 +30,7 @@ class Continuation:
     cursor: Cursor | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class StatefulNode(Node):
     """A stream with a state. Its number of elements is known only at its end."""
 
@@ -69,7 +71,7 @@ class StatefulNode(Node):
         return self.with_parents(parents)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class StreamLeafNode(StatefulNode):
     """A stream without parents."""
 
@@ -81,7 +83,7 @@ class StreamLeafNode(StatefulNode):
         return self
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class StreamStepNode(StatefulNode):
     """A stream over one parent."""
 
@@ -101,7 +103,7 @@ Records: TypeAlias = tuple[Sequence[Element], Callable[[int], Any]]
 
 
 class RecordStream(Protocol):
-    """Records that are read in order, from any position on. A position is a few integers."""
+    """Records that are read in order, starting at any position. A position is a few integers."""
 
     @property
     def start(self) -> Any:
@@ -109,12 +111,21 @@ class RecordStream(Protocol):
         ...
 
     def read_from(self, position: Any, /) -> Iterator[Records]:
-        """Yield the records from a position on, some at a time."""
+        """Yield the records starting at a position, some at a time."""
+        ...
+
+
+@runtime_checkable
+class RefusesWorkers(Protocol):
+    """A stream that only the process of the consumer can read, such as a generator."""
+
+    def workers_error(self) -> PlanError:
+        """Return why workers cannot read it."""
         ...
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class RecordStreamNode(StreamLeafNode):
     """The records of a file, or of another source, that is read from start to end."""
 
@@ -130,7 +141,7 @@ class RecordStreamNode(StreamLeafNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class CustomStreamNode(StreamLeafNode):
     """A user's own `IterDataset`, read by its iterator."""
 
@@ -145,7 +156,7 @@ class CustomStreamNode(StreamLeafNode):
         raise undefined_spec(self.label)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class CountingNode(StreamStepNode):
     """A stream that counts its elements: its state is the cursor of the parent and the count."""
 
@@ -164,7 +175,7 @@ class CountingNode(StreamStepNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class CountedMapNode(CountingNode):
     """`function`, named `name`, of the number of each element and the element.
 
@@ -202,16 +213,11 @@ class CountedMapNode(CountingNode):
         return replace(self.with_parents(parents), first=first)
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class LimitNode(CountingNode):
-    """The first `count` elements."""
+@frozen_dataclass
+class BoundedNode(CountingNode):
+    """A step that changes after `count` elements. The shards of a new run divide what is left."""
 
     count: int
-
-    @property
-    def label(self) -> str:
-        return f"Limit({self.count})"
 
     def count_in(self, state: StageState) -> int:
         return 0 if state is None else state[1]
@@ -223,13 +229,23 @@ class LimitNode(CountingNode):
         parents: Sequence[Node],
         shard: ShardOptions,
     ) -> Self:
-        limits = zip(cast("Sequence[LimitNode]", shards), states, strict=True)
-        remaining = sum(limit.count - limit.count_in(state) for limit, state in limits)
+        bounds = zip(cast("Sequence[BoundedNode]", shards), states, strict=True)
+        remaining = sum(bound.count - bound.count_in(state) for bound, state in bounds)
         count = len(range(shard.shard_index, remaining, shard.shard_count))
         return replace(self.with_parents(parents), count=count)
 
 
-@dataclass(frozen=True, kw_only=True)
+@final
+@frozen_dataclass
+class LimitNode(BoundedNode):
+    """The first `count` elements."""
+
+    @property
+    def label(self) -> str:
+        return f"Limit({self.count})"
+
+
+@frozen_dataclass
 class HoldingNode(StreamStepNode):
     """A stream that holds elements of its parent: a window, packing bins, a batch that is split.
 
@@ -260,7 +276,7 @@ class HoldingNode(StreamStepNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class WindowShuffleStreamNode(HoldingNode):
     """Every `window` consecutive elements in random order."""
 
@@ -273,7 +289,7 @@ class WindowShuffleStreamNode(HoldingNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class RebatchNode(HoldingNode):
     """The rows of the parent's batches in batches of another size."""
 
@@ -299,7 +315,7 @@ class RebatchNode(HoldingNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class RepeatStreamNode(StreamStepNode):
     """The same elements `num_epochs` times, or endlessly."""
 
@@ -311,10 +327,24 @@ class RepeatStreamNode(StreamStepNode):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@frozen_dataclass
 class CacheNode(StreamStepNode):
     """The elements of the parent, which are kept in memory for later epochs."""
 
     @property
     def label(self) -> str:
         return "Cache"
+
+
+def refuse_workers(node: Node) -> None:
+    """Raise if no element of a plan can be computed by workers."""
+    streams = [
+        leaf.stream if isinstance(leaf, RecordStreamNode) else leaf for leaf in _leaves(node)
+    ]
+    refusing = [stream for stream in streams if isinstance(stream, RefusesWorkers)]
+    if len(refusing) == len(streams):
+        raise refusing[0].workers_error()
+
+
+def _leaves(node: Node) -> list[Node]:
+    return [leaf for parent in node.parents for leaf in _leaves(parent)] or [node]

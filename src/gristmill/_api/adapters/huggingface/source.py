@@ -30,8 +30,8 @@ from gristmill._api.adapters.huggingface.values import (
     decode_images,
     to_numpy,
 )
-from gristmill._base.columns import Columns
 from gristmill._base.indices import as_indices, check_indices
+from gristmill._base.trees.columns import Columns
 from gristmill.errors import SourceError
 from gristmill.types import AnyArray, AnyDType, Element, Indices, Span
 

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias, TypedDict, cast, final
 import numpy as np
 
 from gristmill._api.adapters.tfds.png import PNG_MODES, decode_pngs, png_shape
-from gristmill._base.columns import Allocate, as_numpy_index
 from gristmill._base.extras import load_extra
+from gristmill._base.trees.columns import Allocate, as_numpy_index
+from gristmill._data.transforms.image import check_is_no_program
 from gristmill.types import AnyArray, AnyDType, Span, SupportsArray
 
 Value: TypeAlias = Any
@@ -81,6 +82,7 @@ class CastArray:
     """
 
     is_list = False
+    has_own_items = False
 
     def __init__(self, stored: AnyArray, dtype: AnyDType) -> None:
         self._stored = stored
@@ -134,6 +136,7 @@ def _decode_image(stored: StoredImage | None, mode: str | None) -> AnyArray | No
         datasets = load_extra("datasets", extra="huggingface", wanted_by=_IMAGE_COLUMNS)
         return np.array(datasets.Image(mode=mode).decode_example(stored))
     with pillow.open(io.BytesIO(data) if data is not None else path) as opened:
+        check_is_no_program(opened, path)
         opened.load()
         image = opened
         if opened.getexif().get(_ORIENTATION) is not None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, cast, final
 
 import numpy as np
 
-from gristmill._base.tree import flatten, map_leaves
+from gristmill._base.trees.tree import flatten, map_leaves
 from gristmill.types import AnyArray, AnyDType, Tree
 
 Feature: TypeAlias = Any

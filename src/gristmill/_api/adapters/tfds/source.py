@@ -8,8 +8,8 @@ import numpy as np
 from gristmill._api.adapters.tfds.decode import DecodedRecords, RecordDecoder
 from gristmill._api.adapters.tfds.record_cache import RecordCache
 from gristmill._api.adapters.tfds.records import SplitRecords
-from gristmill._base.columns import Columns
 from gristmill._base.indices import as_indices, check_indices
+from gristmill._base.trees.columns import Columns
 from gristmill.errors import CorruptFileError
 from gristmill.types import Element, Indices, Span
 

@@ -5,7 +5,7 @@ one call: making an array of each would take as long as reading them.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar, cast, final
 
 import numpy as np
@@ -19,9 +19,9 @@ from gristmill._api.adapters.torch.tensor import (
     view_as_array,
     view_as_tensor,
 )
-from gristmill._base.aligned_alloc import aligned_empty
-from gristmill._base.columns import Allocate, Columns, RaggedError, as_numpy_index
-from gristmill._base.tree import children, flatten, map_leaves
+from gristmill._base.memory.aligned_alloc import aligned_empty
+from gristmill._base.trees.columns import Allocate, Columns, RaggedError, as_numpy_index
+from gristmill._base.trees.tree import children, flatten, map_leaves
 from gristmill.types import AnyArray, Element, Leaf, Span, Tree
 
 Item: TypeAlias = Any
@@ -89,6 +89,7 @@ class TensorColumn:
     """A column of tensors of one dtype, one for each item, that are stacked when it is gathered."""
 
     is_list = True
+    has_own_items = False
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         first = view_as_array(tensors[0])
@@ -187,11 +188,10 @@ def _transpose(nodes: Sequence[Item]) -> Tree:
 
 
 def _make_tensor_column(tensors: Sequence[Tensor]) -> TensorColumn:
-    _single_value({*map(_get_dtype, tensors)})  # `torch.stack` would promote dtypes silently
+    dtypes = [tensor.dtype for tensor in tensors]
+    if dtypes.count(dtypes[0]) < len(dtypes):  # `torch.stack` would promote them silently
+        raise _MismatchError
     return TensorColumn(tensors)
-
-
-_get_dtype: Callable[[Tensor], Hashable] = attrgetter("dtype")
 
 
 def _single_value(values: set[H]) -> H:

@@ -6,6 +6,7 @@ from typing import cast, overload
 
 from gristmill._api.adapters.iterable import IterableStream
 from gristmill._api.adapters.torch.convert import Item, to_numpy
+from gristmill._api.adapters.torch.from_loader import from_loader
 from gristmill._api.adapters.torch.readers import TorchDataset, get_type_name, open_reader
 from gristmill._api.adapters.torch.source import Collate, SeededItem, TorchIndices, TorchSource
 from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset
@@ -52,7 +53,7 @@ def from_torch(
     seed: int | None = None,
     collate_fn: Callable[[list[Item]], Item] | None = None,
 ) -> MapDataset[Element] | IterDataset[Element]:
-    """Convert a PyTorch dataset to a gristmill dataset.
+    """Convert a PyTorch dataset, or a PyTorch `DataLoader`, to a gristmill dataset.
 
     The elements are the items of the dataset. Tensors become arrays on the same memory and Pillow
     images become arrays; everything else is kept. A `TensorDataset`, alone or inside `Subset` and
@@ -63,15 +64,22 @@ def from_torch(
     `state_dict` and `load_state_dict`, resuming from a state is quick. If not, resuming reads the
     items before the state again.
 
+    A `DataLoader` becomes a dataset of its batches, with its `sampler`, `batch_size`, `drop_last`
+    and `collate_fn`. Its random samplers keep their distribution, but draw from `seed`, and in each
+    epoch differently; a sampler of your own is read once, by this call. Workers are not taken over:
+    request them with `mp_prefetch`.
+
     >>> import torch
     >>> pairs = torch.utils.data.TensorDataset(torch.arange(4) / 2, torch.arange(4))
     >>> list(from_torch(pairs).batch(3))[-1]
     (array([1.5], dtype=float32), array([3]))
 
     Args:
-        dataset: An object with `__len__` and `__getitem__`, or with `__iter__`.
-        seed: Seeds a dataset whose items draw from the global generators of PyTorch, NumPy or
-            `random`, such as one with random augmentations. Reading such a dataset without a seed
+        dataset: An object with `__len__` and `__getitem__`, or with `__iter__`; or a `DataLoader`
+            over one of the former.
+        seed: Seeds the sampler of a `DataLoader`, and a dataset whose items draw from the global
+            generators of PyTorch, NumPy or `random`, such as one with random augmentations. Reading
+            such a dataset without a seed
             is an error. With a seed, items are read one at a time, each with generators seeded
             from `seed` and its index. They differ from epoch to epoch, except in a `DataLoader`,
             where they depend on the record alone. No other thread of the program may draw from
@@ -91,6 +99,10 @@ def from_torch(
     if collate_fn is not None and not callable(cast(object, collate_fn)):
         raise PlanTypeError(
             f"`collate_fn` must be a function of a list of items, got {stable_repr(collate_fn)}."
+        )
+    if isinstance(dataset, torch.utils.data.DataLoader):
+        return from_loader(
+            torch, dataset, seed=seed, collate_fn=collate_fn, from_dataset=from_torch
         )
     collate = None if collate_fn is None else Collate(collate_fn)
     _check_dataset(torch, dataset)
@@ -137,12 +149,6 @@ def _check_dataset(torch: ModuleType, dataset: TorchDataset) -> None:
     """Raise an error with the remedy if `dataset` is not a dataset but resembles one."""
     if isinstance(dataset, type):
         raise PlanTypeError(f"`dataset` is the class {dataset.__name__}. Pass an instance of it.")
-    if isinstance(dataset, torch.utils.data.DataLoader):
-        raise PlanTypeError(
-            "`dataset` is a PyTorch DataLoader, which makes batches itself. Pass its dataset, "
-            "`from_torch(loader.dataset)`, with `collate_fn=loader.collate_fn` if it has a custom "
-            "one; then `shuffle` and `batch` the result."
-        )
     if isinstance(dataset, str | bytes | Mapping):
         raise PlanTypeError(
             f"`dataset` is a {type(cast(object, dataset)).__name__}, not a PyTorch dataset. Pass "

@@ -19,7 +19,7 @@ import numpy as np
 
 from gristmill._api.adapters.torch.convert import Item, to_numpy
 from gristmill._api.adapters.torch.tensor import load_torch
-from gristmill._base.tree import leaves_with_paths
+from gristmill._base.trees.tree import leaves_with_paths
 from gristmill.errors import SourceError
 from gristmill.types import Element
 

@@ -13,8 +13,8 @@ import numpy as np
 from gristmill._api.adapters.torch.convert import Item, many_to_numpy, to_numpy
 from gristmill._api.adapters.torch.random_state import RandomDrawMonitor
 from gristmill._api.adapters.torch.tensor import Tensor, load_torch, view_as_array
-from gristmill._base.columns import Columns, RaggedError, as_numpy_index
-from gristmill._base.tree import children, flatten
+from gristmill._base.trees.columns import Columns, RaggedError, as_numpy_index
+from gristmill._base.trees.tree import children, flatten
 from gristmill.errors import SourceError
 from gristmill.types import AnyArray, Element, Indices, Span, Tree
 

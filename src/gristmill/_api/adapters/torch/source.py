@@ -8,8 +8,8 @@ import numpy as np
 from gristmill._api.adapters.torch.convert import Item, to_numpy
 from gristmill._api.adapters.torch.random_state import seeded_generators
 from gristmill._api.adapters.torch.readers import Reader, TorchDataset
-from gristmill._base.columns import Columns
 from gristmill._base.indices import check_index
+from gristmill._base.trees.columns import Columns
 from gristmill.types import Element, Span
 
 
@@ -31,7 +31,7 @@ class TorchSource:
     """
 
     is_columnar = True
-    """The loader reads many items at a time. Some datasets return them as rows all the same."""
+    """The loader reads many items at a time. Some datasets still return them as rows."""
 
     def __init__(self, reader: Reader, length: int, collate: "Collate | None" = None) -> None:
         self._reader = reader

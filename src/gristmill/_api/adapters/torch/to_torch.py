@@ -13,9 +13,10 @@ from gristmill._api.adapters.torch.tensor import Tensor
 from gristmill._api.dataset.iter_dataset import IterDataset
 from gristmill._api.dataset.iterator import DatasetIterator
 from gristmill._api.dataset.map_dataset import MapDataset
-from gristmill._api.loader import DataLoader, DataLoaderIterator
+from gristmill._api.loader.iterator import DataLoaderIterator
+from gristmill._api.loader.loader import DataLoader
 from gristmill._base.extras import load_extra
-from gristmill._base.tree import map_leaves
+from gristmill._base.trees.tree import map_leaves
 from gristmill._plan.nodes.base import stable_repr
 from gristmill.errors import PlanError, PlanTypeError, StateError
 from gristmill.types import AnyArray, Element, JsonObject, Tree

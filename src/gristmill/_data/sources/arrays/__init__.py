@@ -1,1 +1,1 @@
-"""Sources over files of arrays: NumPy and idx."""
+"""Sources over files of arrays: NumPy, idx, HDF5 and Zarr."""

@@ -148,9 +148,9 @@ class RawColumn:
         """Return the whole array, read-only, or `None` unless it is one mapped or loaded file."""
         return self._open(0).as_single_array() if len(self._arguments[2]) == 1 else None
 
-    def check_unchanged(self) -> None:
-        """Raise if the file of a column that is one array has changed."""
-        self._open(0).check_unchanged()
+    def change_checks(self) -> list[Callable[[], None]]:
+        """Return what raises if the file of a column that is one array changes, if it is mapped."""
+        return self._open(0).change_checks()
 
     def item(self, index: int) -> Element:
         """Return a copy of one item."""
@@ -223,6 +223,9 @@ class _OpenArray:
         rows = np.frombuffer(data, raw.dtype).reshape(len(within), *raw.shape[1:])
         return rows.astype(raw.record_dtype, copy=False)
 
+    def change_checks(self) -> list[Callable[[], None]]:
+        return [self._file.check_unchanged] if self._is_mapped else []
+
     def check_unchanged(self) -> None:
         """Raise if a mapped file has been changed or truncated.
 
@@ -230,7 +233,7 @@ class _OpenArray:
         after its items are copied, because the file may have changed in the meantime.
         """
         if self._is_mapped:
-            self._file.local_path()
+            self._file.check_unchanged()
 
 
 def _map(file: File, raw: RawArray) -> AnyArray:

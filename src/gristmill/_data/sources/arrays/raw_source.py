@@ -4,13 +4,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import SupportsIndex, TypeAlias, cast
 
 import numpy as np
 
 from gristmill._base.checks import as_kind
-from gristmill._base.columns import Columns, is_columnar, split_rows
 from gristmill._base.indices import check_indices
+from gristmill._base.trees.columns import Columns, is_columnar, split_rows
 from gristmill._data.sources.arrays.raw_array import RawArray, RawColumn
 from gristmill._io.file import File, FileRef, describe_files
 from gristmill._io.open_files import OpenFiles
@@ -62,13 +63,20 @@ class RawSource(ABC):
         return is_columnar(self._as_tree([np.empty(0, column.dtype) for column in self._columns]))
 
     def read_columns(self, indices: Span) -> Columns:
-        """Return many records as columns, which refer to the maps of single local files."""
+        """Return many records as columns, which refer to the maps of single local files.
+
+        Args:
+            indices: The records, all of them in bounds.
+        """
         arrays = [column.as_single_array() for column in self._columns]
         if any(array is None for array in arrays):
             taken = [column.take(indices) for column in self._columns]
             return Columns.of(self._as_tree(taken), range(len(indices)))
         check_indices(indices, len(self))
-        return Columns.of(self._as_tree(arrays), indices, check=self._check_unchanged)
+        # One function for each file, found once: they are called before and after each batch.
+        checks = [check for column in self._columns for check in column.change_checks()]
+        check = checks[0] if len(checks) == 1 else partial(_call_all, checks)
+        return Columns.of(self._as_tree(arrays), indices, check=check if checks else None)
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -100,10 +108,6 @@ class RawSource(ABC):
     def _columns(self) -> list[RawColumn]:
         loaded = self._load()
         return list(loaded.values()) if isinstance(loaded, dict) else [loaded]
-
-    def _check_unchanged(self) -> None:
-        for column in self._columns:
-            column.check_unchanged()
 
     def _as_tree(self, leaves: Sequence[AnyArray | Element]) -> Tree:
         """Arrange one leaf per column in the structure of a record."""
@@ -184,3 +188,8 @@ def _describe(content: FileArrays) -> str:
     if isinstance(content, RawArray):
         return "a single array"
     return f"the named arrays {', '.join(map(repr, content))}"
+
+
+def _call_all(functions: Sequence[Callable[[], None]]) -> None:
+    for function in functions:
+        function()

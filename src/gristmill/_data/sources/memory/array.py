@@ -4,9 +4,9 @@ from typing import SupportsIndex, cast, final
 
 import numpy as np
 
-from gristmill._base.columns import Columns, is_columnar
 from gristmill._base.indices import check_index
-from gristmill._base.tree import leaves_with_paths, map_leaves
+from gristmill._base.trees.columns import Columns, is_columnar
+from gristmill._base.trees.tree import leaves_with_paths, map_leaves
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import AnyArray, Element, Leaf, Span, SupportsArray, Tree
 

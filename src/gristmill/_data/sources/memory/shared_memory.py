@@ -25,7 +25,7 @@ from typing import SupportsIndex, final
 
 from gristmill._base.checks import as_kind
 from gristmill._base.indices import check_index
-from gristmill._io.safe_files import is_only_writable_by_this_user
+from gristmill._io.folders.safe_files import is_only_writable_by_this_user
 from gristmill.errors import ClosedError, PlanError, SourceError
 from gristmill.types import Element
 

@@ -1,1 +1,1 @@
-"""Sources over files of records: ArrayRecord, TFRecord, tar, JSON Lines, image folders."""
+"""Sources over files of records: ArrayRecord, TFRecord, tar, JSON Lines, LitData, image folders."""

@@ -7,11 +7,14 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, SupportsIndex, TypeAlias, cast, final, runtime_checkable
 
 from gristmill._base.checks import as_int
 from gristmill._base.extras import load_extra
+from gristmill._data.sources.record_location import RecordLocation
 from gristmill._data.sources.record_locator import RecordLocator, gather
+from gristmill._data.sources.records.array_record_reader import ArrayRecordReader, LibraryReader
 from gristmill._io.file import File, FileRef
 from gristmill._io.open_files import LruCache, OpenFiles
 from gristmill._io.paths import find_files
@@ -33,6 +36,7 @@ _BUFFER_BYTES = 32768
 _MAX_COUNTING_THREADS = 16
 _PATH_WITH_RANGE = re.compile(r"(.+)\[(\d+):(\d+)\]", re.DOTALL)
 _GROUP_SIZE = re.compile(r"(?:^|,)group_size:(\d+)")
+_TUNING_OPTION = re.compile(r",(?:max_parallelism|readahead_buffer_size):")
 _ERROR_OFFSET = re.compile(r"chunk at (\d+)|at byte (\d+)")
 
 
@@ -49,12 +53,10 @@ class FileInstruction(Protocol):
 Path: TypeAlias = str | os.PathLike[str] | FileInstruction
 
 
-class _Reader(Protocol):
+class _RecordReader(LibraryReader, Protocol):
     """The methods of the library's reader that are used here."""
 
     def ok(self) -> bool: ...
-    def num_records(self) -> int: ...
-    def read(self, keys: list[int], /) -> list[bytes]: ...
     def writer_options_string(self) -> str: ...
 
 
@@ -107,7 +109,13 @@ class ArrayRecordDataSource:
     def _reset(self) -> None:
         """Start with no open files. Those that are open are closed once no thread reads them."""
         self._files = OpenFiles([one.ref for one in self._ranges])
-        self._readers = LruCache(lambda number: _open_reader(self._files[number], self._options))
+        self._readers = LruCache(self._open)
+
+    def _open(self, number: int) -> ArrayRecordReader:
+        return ArrayRecordReader(
+            partial(_open_reader, self._files[number], self._options),
+            can_seek=not _TUNING_OPTION.search(self._options),
+        )
 
     @property
     def paths(self) -> list[str]:
@@ -123,6 +131,16 @@ class ArrayRecordDataSource:
 
     def __getitems__(self, record_keys: Span | Sequence[int]) -> list[bytes]:
         return gather(self._load_locator(), record_keys, self._read)
+
+    def location(self, index: SupportsIndex) -> RecordLocation:
+        """Return the file of a record, and where it is in that file.
+
+        Args:
+            index: The index of the record.
+        """
+        number, within = self._load_locator().locate(index)
+        one = self._ranges[number]
+        return RecordLocation(one.ref.address, within + one.skip)
 
     def __iter__(self) -> Iterator[bytes]:
         return (self[index] for index in range(len(self)))
@@ -192,11 +210,11 @@ class ArrayRecordDataSource:
         )
 
 
-def _open_reader(file: File, options: str) -> _Reader:
+def _open_reader(file: File, options: str) -> _RecordReader:
     """Open the library's reader, and check that the file is a complete ArrayRecord file."""
     library = load_extra(
         "array_record.python.array_record_module",
-        extra="array_record",
+        extra="array-record",
         wanted_by="`ArrayRecordDataSource`",
     )
     path = str(file.local_path())
@@ -206,11 +224,15 @@ def _open_reader(file: File, options: str) -> _Reader:
             "Rename the file.",
             path=file.ref.path,
         )
-    # No read-ahead, because records are read in any order.
+    # No read-ahead, because records are read in any order, and no threads for it, which would make
+    # seeking slow. The library takes each option once.
+    if ",readahead_buffer_size:" not in options:
+        threads = "" if _TUNING_OPTION.search(options) else ",max_parallelism:0"
+        options += f",readahead_buffer_size:0{threads}"
     try:
-        reader: _Reader = library.ArrayRecordReader(
+        reader: _RecordReader = library.ArrayRecordReader(
             path,
-            options=f"readahead_buffer_size:0{options}",
+            options=options.removeprefix(","),
             file_reader_buffer_size=_BUFFER_BYTES,
         )
     except ValueError as error:

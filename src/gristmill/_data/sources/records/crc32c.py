@@ -93,7 +93,7 @@ def _registers_of(records: list[bytes | memoryview]) -> NDArray[np.uint32]:
 
 
 def _register_of_long(record: bytes | memoryview) -> int:
-    """Process a record slice by slice: the register so far is XORed into the next 4 bytes."""
+    """Process a record slice by slice, each after XORing the register into its first 4 bytes."""
     content = np.frombuffer(record, np.uint8)
     register = np.uint32(0xFFFFFFFF)
     # The remainder is part of the first slice, as no slice may be shorter than 4 bytes.

@@ -8,6 +8,7 @@ from typing import SupportsIndex, final
 import numpy as np
 
 from gristmill._base.indices import check_index, check_indices
+from gristmill._data.sources.record_location import RecordLocation
 from gristmill._io.file import FileRef
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_folder
@@ -86,6 +87,14 @@ class ImageFolderSource:
             {"image": image, "label": label}
             for image, label in zip(self._read(refs), labels, strict=True)
         ]
+
+    def location(self, index: SupportsIndex) -> RecordLocation:
+        """Return the file of a record, and where it is in that file.
+
+        Args:
+            index: The index of the record.
+        """
+        return RecordLocation(self._ref(check_index(index, len(self))).address, 0, 0)
 
     def __repr__(self) -> str:  # part of checkpoints: without the path, as data may move
         return (

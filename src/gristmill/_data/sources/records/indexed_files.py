@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, final
+from typing import SupportsIndex, TypeAlias, final
 
 from gristmill._base.progress import progress
+from gristmill._data.sources.record_location import RecordLocation
 from gristmill._data.sources.record_locator import RecordLocator
+from gristmill._io.decompress import open_decompressed
 from gristmill._io.file import File, describe_files
 from gristmill._io.index import load_index
 from gristmill._io.open_files import OpenFiles
@@ -22,7 +24,8 @@ class IndexedFiles:
     """Files of records, their indexes, and the locations of their records.
 
     All indexes are loaded or built on first use. A pickled copy contains the indexes that are
-    loaded, so that other processes do not load them again.
+    loaded, so that other processes do not load them again. Compressed files are decompressed once,
+    into the cache folder; all offsets are those of the decompressed bytes.
 
     Args:
         paths: The paths that the user passed to the source.
@@ -41,7 +44,7 @@ class IndexedFiles:
         build: Callable[[File], Mapping[str, AnyArray]],
         count_by: str,
     ) -> None:
-        self.files = OpenFiles(find_files(paths, storage))
+        self.files = OpenFiles(find_files(paths, storage), open_decompressed)
         self._kind = kind
         self._build = build
         self._count_by = count_by
@@ -56,6 +59,17 @@ class IndexedFiles:
     def index(self, number: int) -> Index:
         """Return the index of a file."""
         return self._load()[1][number]
+
+    def location(self, index: SupportsIndex, start_name: str | None = None) -> RecordLocation:
+        """Return where a record is stored.
+
+        Args:
+            index: The index of the record.
+            start_name: The array of an index with the byte at which each record starts, if any.
+        """
+        number, within = self.locator.locate(index)
+        offset = None if start_name is None else int(self.index(number)[start_name][within])
+        return RecordLocation(self.files.refs[number].address, within, offset)
 
     def describe(self) -> str:
         """Return a short description of the files that does not depend on their folder."""

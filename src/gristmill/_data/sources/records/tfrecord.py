@@ -1,4 +1,4 @@
-"""Read TFRecord files, by index or sequentially from any record on.
+"""Read TFRecord files, by index, or sequentially from any record.
 
 | length | its checksum | data | its checksum |   ...      no header, padding or footer
   8 bytes  4                     4                          little endian
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._data.sources.file_head import refuse_compressed
+from gristmill._data.sources.record_location import RecordLocation
 from gristmill._data.sources.record_locator import gather
 from gristmill._data.sources.records.crc32c import masked_crcs, masked_crcs_of_rows
 from gristmill._data.sources.records.indexed_files import IndexedFiles
@@ -38,8 +39,8 @@ _MIN_SKIPPED_REMOTE_BYTES = 8 * 2**20
 class TFRecordSource:
     """Random access to the records, as bytes, of TFRecord files.
 
-    The first use of a file finds where its records begin, and stores that in an index file next to
-    it. The checksum of every record is verified.
+    The first use of a file finds where its records begin, and stores that in an index file. The
+    checksum of every record is verified.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -69,6 +70,15 @@ class TFRecordSource:
 
     def __getitems__(self, indices: Span | Sequence[int]) -> list[bytes]:
         return gather(self._files.locator, indices, self._read)
+
+    def location(self, index: SupportsIndex) -> RecordLocation:
+        """Return the file of a record, and where it is in that file.
+
+        Args:
+            index: The index of the record.
+        """
+        found = self._files.location(index, "starts")
+        return found._replace(offset=(found.offset or 0) - _HEAD_BYTES)
 
     def _read(self, number: int, within: Indices) -> list[bytes]:
         file, index = self._files.files[number], self._files.index(number)

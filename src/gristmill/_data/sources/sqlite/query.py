@@ -14,8 +14,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from gristmill._data.sources.sqlite.connection import Database
-from gristmill._io.cache import cache_folder
 from gristmill._io.file import FileRef
+from gristmill._io.folders.cache import cache_folder
 from gristmill.errors import FileError, PlanError
 
 _BLOCK_ROWS = 1024

@@ -21,7 +21,12 @@ from gristmill._data.sources.tables.arrow_values import (
 )
 from gristmill._data.sources.tables.columns import check_names, select
 from gristmill._data.sources.tables.table import TableSource
-from gristmill._data.sources.tables.table_files import ChunkSpec, Layout, TableFiles, group_chunks
+from gristmill._data.sources.tables.table_files import (
+    ChunkSpec,
+    TableFiles,
+    TableLayout,
+    group_chunks,
+)
 from gristmill._io.file import File, describe_files
 from gristmill._io.file_object import as_file_object
 from gristmill._io.paths import Paths, find_files
@@ -90,10 +95,10 @@ class ArrowFiles(TableFiles):
         self._lock = threading.Lock()
         self._maps: dict[int, Any] = {}
 
-    def read_layout(self) -> Layout:
+    def read_layout(self) -> TableLayout:
         refs = self.files.refs
         if not refs:  # `datasets` saves no files for a dataset without rows
-            return Layout(load_pyarrow(_WANTED_BY).schema([]), [], has_nulls=False)
+            return TableLayout(load_pyarrow(_WANTED_BY).schema([]), [], has_nulls=False)
         with ThreadPoolExecutor(min(len(refs), refs[0].storage.num_parallel)) as threads:
             details = list(threads.map(self._read_detail, range(len(refs))))
         schema = select([detail.schema for detail in details], self.columns, refs)
@@ -115,9 +120,9 @@ class ArrowFiles(TableFiles):
             )
         ]
         has_nulls = any(_has_nulls(detail, schema.names) for detail in details)
-        return Layout(schema, chunks, has_nulls, details, is_mapped)
+        return TableLayout(schema, chunks, has_nulls, details, is_mapped)
 
-    def read_chunk(self, layout: Layout, chunk: ChunkSpec) -> list[ArrowArray]:
+    def read_chunk(self, layout: TableLayout, chunk: ChunkSpec) -> list[ArrowArray]:
         detail: _FileDetail = layout.file_details[chunk.file]
         with translate_arrow_errors(self.files.refs[chunk.file].path, _FORMAT_NAME):
             names = layout.schema.names

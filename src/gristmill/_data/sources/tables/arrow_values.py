@@ -222,6 +222,18 @@ def concatenate(arrays: Sequence[ArrowArray]) -> ArrowArray:
         return pa.concat_arrays([array.cast(large) for array in arrays])
 
 
+def to_rows(table: ArrowTable) -> list[Element]:
+    """Return the rows of a table as dicts.
+
+    >>> import pyarrow as pa
+    >>> to_rows(pa.table({"x": [1, 2], "y": ["a", None]}))
+    [{'x': np.int64(1), 'y': 'a'}, {'x': np.int64(2), 'y': None}]
+    """
+    names: list[str] = table.column_names
+    columns = [to_values(concatenate(column.chunks)) for column in table.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
 def to_values(array: ArrowArray) -> list[Element]:
     """Return the values of an Arrow array one by one, as copies.
 

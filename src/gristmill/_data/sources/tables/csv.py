@@ -8,12 +8,15 @@ from typing import Any, SupportsIndex, cast, final
 import numpy as np
 
 from gristmill._base.checks import as_bool
+from gristmill._data.sources.record_location import RecordLocation
 from gristmill._data.sources.record_locator import gather
 from gristmill._data.sources.records.indexed_files import IndexedFiles
 from gristmill._data.sources.tables.arrow_values import (
+    ArrowTable,
     ArrowType,
     as_system_error,
     load_pyarrow,
+    to_rows,
     translate_arrow_errors,
 )
 from gristmill._data.sources.tables.columns import as_names, check_names, check_selected
@@ -35,8 +38,8 @@ class CsvSource:
 
     The types of the columns are inferred from the first megabyte, unless `types` sets them. They
     apply to all records; a value that does not fit is an error. An empty field is `None`, or the
-    empty string in a column of strings. The first use of a file finds its records, and stores
-    their locations in an index file next to it.
+    empty string in a column of strings. The first use of a file finds its records, and stores their
+    locations in an index file.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile(suffix=".csv") as file:
@@ -93,6 +96,24 @@ class CsvSource:
     def __getitems__(self, indices: Span | Sequence[int]) -> list[Element]:
         return gather(self._files.locator, indices, self._read)
 
+    def read_table(self, indices: Span, /) -> ArrowTable:
+        """Return consecutive records as a table of pyarrow.
+
+        Args:
+            indices: The indices of the records, in increasing order.
+        """
+        selections = self._files.locator.split(indices)
+        tables = [self._read_table(number, within) for number, within, _ in selections]
+        return load_pyarrow(_WANTED_BY).concat_tables(tables)
+
+    def location(self, index: SupportsIndex) -> RecordLocation:
+        """Return the file of a record, and where it is in that file.
+
+        Args:
+            index: The index of the record.
+        """
+        return self._files.location(index, "starts")
+
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
@@ -104,6 +125,9 @@ class CsvSource:
         return f"CsvSource({self._files.describe()}{selected})"
 
     def _read(self, number: int, within: Indices) -> list[Element]:
+        return to_rows(self._read_table(number, within))
+
+    def _read_table(self, number: int, within: Indices) -> ArrowTable:
         parser = self._parser
         file, index = self._files.files[number], self._files.index(number)
         starts, stops = index["starts"][within], index["stops"][within]
@@ -112,21 +136,21 @@ class CsvSource:
         else:
             data = b"\n".join(file.read(starts, stops))
         try:
-            return parser.parse_records(data, len(within))
+            return parser.parse_table(data, len(within))
         except OSError as error:  # of the system, such as a thread that cannot be started
             raise as_system_error(error, file.ref.path) from error
         except ValueError:
             pass  # find the record that is wrong
-        records: list[Element] = []
+        tables: list[ArrowTable] = []
         for record, start, line in zip(within, starts, file.read(starts, stops), strict=True):
             try:
-                records += parser.parse_records(line, 1)
+                tables.append(parser.parse_table(line, 1))
             except ValueError as error:
                 explained = parser.explain_error(line, error)
                 explained.path, explained.offset = file.ref.path, int(start)
                 explained.record = int(record)
                 raise explained from None
-        return records
+        return load_pyarrow(_WANTED_BY).concat_tables(tables)
 
     @property
     def _parser(self) -> CsvParser:
@@ -156,9 +180,8 @@ class CsvSource:
         first_names: list[str] = []
         for number, ref in enumerate(self._files.files.refs):
             starts = self._files.index(number)["starts"]
-            head = self._files.files[number].read_one(
-                0, int(starts[0]) if len(starts) else ref.size
-            )
+            file = self._files.files[number]
+            head = file.read_one(0, int(starts[0]) if len(starts) else file.ref.size)
             if not head.strip():
                 raise FormatError(
                     "The file has no header. Add one, or pass `has_header=False`.",

@@ -8,12 +8,9 @@ from gristmill._data.sources.file_head import UTF8_BOM
 from gristmill._data.sources.tables.arrow_values import (
     ArrowTable,
     ArrowType,
-    concatenate,
     load_pyarrow,
-    to_values,
 )
 from gristmill.errors import CorruptFileError, FileError, FormatError
-from gristmill.types import Element
 
 _WANTED_BY = "`CsvSource`"
 _NULLS = ["", "NA", "N/A", "#N/A", "NULL", "null"]
@@ -33,13 +30,12 @@ class CsvParser:
     types: Mapping[str, ArrowType]
     """The types of the selected columns, in their order."""
 
-    def parse_records(self, data: bytes, count: int) -> list[Element]:
+    def parse_table(self, data: bytes, count: int) -> ArrowTable:
         """Return the records in `data`, or raise `ValueError` unless there are `count` of them."""
         table = self._parse(data, self.types)
         if len(table) != count:
             raise ValueError(f"Expected {count} records, got {len(table)}")
-        columns = [to_values(concatenate(table.column(name).chunks)) for name in self.types]
-        return [dict(zip(self.types, row, strict=True)) for row in zip(*columns, strict=True)]
+        return table
 
     def explain_error(self, line: bytes, error: ValueError) -> FileError:
         """Return an error that explains why a record could not be parsed."""

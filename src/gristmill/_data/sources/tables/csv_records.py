@@ -25,7 +25,7 @@ _NO_OFFSET = -2
 
 def index_records(file: File, *, delimiter: str, has_header: bool) -> dict[str, Indices]:
     """Return the `starts` and `stops` of all records, without line ends, header and blank lines."""
-    scan = _Scan(ord(delimiter))
+    scan = _QuoteScan(ord(delimiter))
     starts: list[Indices] = [np.empty(0, np.int64)]
     stops: list[Indices] = [np.empty(0, np.int64)]
     begin = 0
@@ -57,7 +57,7 @@ def index_records(file: File, *, delimiter: str, has_header: bool) -> dict[str, 
 
 
 @final
-class _Scan:
+class _QuoteScan:
     """A pass over a file, chunk by chunk, that tracks which bytes are inside quotes."""
 
     def __init__(self, delimiter: int) -> None:

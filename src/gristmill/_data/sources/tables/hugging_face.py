@@ -9,7 +9,7 @@ from gristmill._data.sources.tables.arrow_ipc import CACHE_BYTES, ArrowFiles
 from gristmill._data.sources.tables.arrow_values import load_pyarrow
 from gristmill._data.sources.tables.table import TableSource
 from gristmill._io.open_files import OpenFiles
-from gristmill._io.paths import find_file, find_files
+from gristmill._io.paths import find_file, find_named
 from gristmill.errors import (
     CorruptFileError,
     FileError,
@@ -69,8 +69,7 @@ class HuggingFaceSource(TableSource):
                 "dataset with `datasets` and save it again.",
                 path=split_folder,
             )
-        paths = [f"{split_folder}/{name}" for name in _data_file_names(state, split_folder)]
-        refs = find_files(paths, storage) if paths else ()
+        refs = find_named(split_folder, _data_file_names(state, split_folder), storage)
         description = repr(os.path.basename(folder))
         if split is not None:
             description += f", split={split!r}"

@@ -1,7 +1,7 @@
 """A source over Parquet files."""
 
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, final
@@ -18,8 +18,21 @@ from gristmill._data.sources.tables.arrow_values import (
     translate_arrow_errors,
 )
 from gristmill._data.sources.tables.columns import check_names, select
+from gristmill._data.sources.tables.parquet_footer import (
+    PHYSICAL_TYPES,
+    ColumnChunk,
+    RowGroup,
+    contradiction,
+    read_row_groups,
+    read_tail,
+)
 from gristmill._data.sources.tables.table import TableSource
-from gristmill._data.sources.tables.table_files import ChunkSpec, Layout, TableFiles, group_chunks
+from gristmill._data.sources.tables.table_files import (
+    ChunkSpec,
+    TableFiles,
+    TableLayout,
+    group_chunks,
+)
 from gristmill._io.file import File, describe_files
 from gristmill._io.file_object import as_file_object
 from gristmill._io.paths import Paths, find_files
@@ -82,7 +95,7 @@ class ParquetFile(Protocol):
     """What gristmill uses of `pyarrow.parquet.ParquetFile`."""
 
     metadata: Any
-    """The `FileMetaData`: sizes and statistics of the row groups."""
+    """The `FileMetaData`. Its descriptions of column chunks are not safe: see `parquet_footer`."""
     num_row_groups: int
     schema_arrow: ArrowSchema
 
@@ -116,12 +129,12 @@ class _ParquetFiles(TableFiles):
         self._lock = threading.Lock()
         self._idle: list[tuple[int, ParquetFile]] = []
 
-    def read_layout(self) -> Layout:
+    def read_layout(self) -> TableLayout:
         refs = self.files.refs
         with ThreadPoolExecutor(min(len(refs), refs[0].storage.num_parallel)) as threads:
             footers = list(threads.map(self._read_footer, range(len(refs))))
         schema = select([footer.schema for footer in footers], self.columns, refs)
-        return Layout(
+        return TableLayout(
             schema,
             [
                 chunk
@@ -133,7 +146,7 @@ class _ParquetFiles(TableFiles):
             has_nulls=any(not footer.nullable.isdisjoint(schema.names) for footer in footers),
         )
 
-    def read_chunk(self, layout: Layout, chunk: ChunkSpec) -> list[ArrowArray]:
+    def read_chunk(self, layout: TableLayout, chunk: ChunkSpec) -> list[ArrowArray]:
         names = layout.schema.names
         path = self.files.refs[chunk.file].path
         with self._reader(chunk.file) as reader, translate_arrow_errors(path, FORMAT_NAME):
@@ -142,17 +155,21 @@ class _ParquetFiles(TableFiles):
 
     def _read_footer(self, number: int) -> _Footer:
         path = self.files.refs[number].path
-        with self._reader(number) as reader, translate_arrow_errors(path, FORMAT_NAME):
-            schema, metadata = reader.schema_arrow, reader.metadata
-            check_names(schema.names, path)
-            groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-            _check_groups(metadata, groups, path)
-            return _Footer(
-                schema,
-                [group.num_rows for group in groups],
-                [group.total_byte_size for group in groups],
-                _find_nullable(schema, groups),
-            )
+        file = self.files[number]
+        tail = read_tail(file)
+        buffer = load_pyarrow(_WANTED_BY).BufferReader(tail)
+        reader = _open(buffer, file, _WANTED_BY, {})
+        with translate_arrow_errors(path, FORMAT_NAME):
+            schema = reader.schema_arrow
+        check_names(schema.names, path)
+        num_rows, groups = read_row_groups(tail, path)
+        _check_groups(reader.metadata.schema, num_rows, groups, path)
+        return _Footer(
+            schema,
+            [group.num_rows for group in groups],
+            [group.num_bytes for group in groups],
+            _find_nullable(schema, groups),
+        )
 
     @contextmanager
     def _reader(self, number: int) -> Generator[ParquetFile]:
@@ -174,10 +191,16 @@ def open_parquet(file: File, wanted_by: str, **options: object) -> ParquetFile:
         wanted_by: What needs pyarrow, for the error if it is missing.
         **options: Further arguments of `ParquetFile`.
     """
-    pa, pq = load_pyarrow(wanted_by), load_pyarrow(wanted_by, "pyarrow.parquet")
+    stream = load_pyarrow(wanted_by).PythonFile(as_file_object(file), mode="r")
+    return _open(stream, file, wanted_by, options)
+
+
+def _open(stream: object, file: File, wanted_by: str, options: Mapping[str, object]) -> ParquetFile:
+    """Open a Parquet file from a stream of it, or of its last bytes."""
+    pq = load_pyarrow(wanted_by, "pyarrow.parquet")
     try:
         with translate_arrow_errors(file.ref.path, FORMAT_NAME):
-            return pq.ParquetFile(pa.PythonFile(as_file_object(file), mode="r"), **options)
+            return pq.ParquetFile(stream, **options)
     except CorruptFileError as error:
         magic = file.read_one(0, min(4, file.ref.size))
         if magic != b"PAR1":
@@ -188,45 +211,36 @@ def open_parquet(file: File, wanted_by: str, **options: object) -> ParquetFile:
         raise
 
 
-def _check_groups(metadata: Any, groups: Sequence[Any], path: str) -> None:
+def _check_groups(schema: Any, num_rows: int, groups: Sequence[RowGroup], path: str) -> None:
     """Raise if the row groups contradict the rest of the footer."""
     counts = [group.num_rows for group in groups]
-    types = [metadata.schema.column(leaf).physical_type for leaf in range(metadata.num_columns)]
+    leaves = map(schema.column, range(len(schema)))
+    types = [PHYSICAL_TYPES.index(leaf.physical_type) for leaf in leaves]
     is_valid = (
         min(counts, default=0) >= 0
-        and sum(counts) == metadata.num_rows
-        and all(group.total_byte_size >= 0 for group in groups)
-        # Reading statistics of another type than the schema's would end the process.
-        and all(
-            group.num_columns == len(types)
-            and all(group.column(leaf).physical_type == kind for leaf, kind in enumerate(types))
-            for group in groups
-        )
+        and sum(counts) == num_rows
+        and all(group.num_bytes >= 0 for group in groups)
+        and all([column.type_number for column in group.columns] == types for group in groups)
     )
     if not is_valid:
-        raise CorruptFileError(
-            "The footer of the Parquet file contradicts itself. Copy or write it again.", path=path
-        )
+        raise contradiction(path)
 
 
-def _find_nullable(schema: ArrowSchema, groups: Sequence[Any]) -> set[str]:
+def _find_nullable(schema: ArrowSchema, groups: Sequence[RowGroup]) -> set[str]:
     """Return the dense columns that contain a null, or may contain one as there is no count."""
     nullable: set[str] = set()
     leaf = 0
     for field in schema:
         is_dense = dense_of(field.type) is not None  # a dense column has one leaf
-        if is_dense and not all(_has_no_null(group.column(leaf)) for group in groups):
+        if is_dense and not all(_has_no_null(group.columns[leaf]) for group in groups):
             nullable.add(field.name)
         leaf += _num_leaves(field.type)
     return nullable
 
 
-def _has_no_null(column: Any) -> bool:
+def _has_no_null(column: ColumnChunk) -> bool:
     """Return whether a column of a row group is known to have no null."""
-    if not column.num_values:
-        return True
-    statistics = column.statistics
-    return statistics is not None and statistics.has_null_count and statistics.null_count == 0
+    return not column.num_values or column.num_nulls == 0
 
 
 def _num_leaves(arrow_type: ArrowType) -> int:

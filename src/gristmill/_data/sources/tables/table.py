@@ -11,8 +11,9 @@ from typing import NamedTuple, SupportsIndex, TypeVar, final
 
 import numpy as np
 
-from gristmill._base.columns import Columns
 from gristmill._base.indices import as_indices, check_index, check_indices
+from gristmill._base.trees.columns import Columns
+from gristmill._data.sources.record_location import RecordLocation
 from gristmill._data.sources.record_locator import RecordLocator, Selection
 from gristmill._data.sources.tables.arrow_values import (
     ArrowArray,
@@ -27,7 +28,7 @@ from gristmill._data.sources.tables.arrow_values import (
     to_values,
 )
 from gristmill._data.sources.tables.chunk_cache import ChunkCache
-from gristmill._data.sources.tables.table_files import ChunkSpec, Layout, TableFiles
+from gristmill._data.sources.tables.table_files import ChunkSpec, TableFiles, TableLayout
 from gristmill.errors import CorruptFileError
 from gristmill.types import AnyArray, Element, Indices, Span
 
@@ -55,7 +56,7 @@ class TableSource:
         self._files = files
         self._description = description
         self._cache_bytes = cache_bytes
-        self._layout: Layout | None = None
+        self._layout: TableLayout | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -69,7 +70,11 @@ class TableSource:
         return self._table.is_columnar
 
     def read_columns(self, indices: Span) -> Columns:
-        """Return many records as columns, if `is_columnar`."""
+        """Return many records as columns, if `is_columnar`.
+
+        Args:
+            indices: The records, all of them in bounds.
+        """
         return self._table.read_columns(indices)
 
     def __len__(self) -> int:
@@ -81,6 +86,14 @@ class TableSource:
 
     def __getitems__(self, indices: Sequence[int] | Indices) -> list[Element]:
         return self._table.read_rows(indices)
+
+    def location(self, index: SupportsIndex) -> RecordLocation:
+        """Return the file of a record, and where it is in that file.
+
+        Args:
+            index: The index of the record.
+        """
+        return self._table.location(index)
 
     def __getstate__(self) -> dict[str, object]:
         excluded = ("_loaded", "_lock")
@@ -123,7 +136,7 @@ class Table:
         cache_bytes: How much memory to use for chunks.
     """
 
-    def __init__(self, files: TableFiles, layout: Layout, cache_bytes: int) -> None:
+    def __init__(self, files: TableFiles, layout: TableLayout, cache_bytes: int) -> None:
         self._locator = RecordLocator([chunk.num_rows for chunk in layout.chunks])
         self._files, self._layout = files, layout
         self._names: list[str] = layout.schema.names
@@ -145,6 +158,13 @@ class Table:
 
     def __len__(self) -> int:
         return len(self._locator)
+
+    def location(self, index: SupportsIndex) -> RecordLocation:
+        """Return the file of a row, and the number of the row in it."""
+        number, within = self._locator.locate(index)
+        chunks, file = self._layout.chunks, self._layout.chunks[number].file
+        before = sum(chunk.num_rows for chunk in chunks[:number] if chunk.file == file)
+        return RecordLocation(self._files.files.refs[file].address, before + within)
 
     def read_columns(self, indices: Span | Sequence[int]) -> Columns:
         """Return rows as columns.

@@ -1,14 +1,14 @@
 """The files of a table, divided into chunks that are read as a whole."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 from gristmill._data.sources.tables.arrow_values import ArrowArray, ArrowSchema
 from gristmill._data.sources.tables.columns import as_names
-from gristmill._io.file import FileRef
-from gristmill._io.open_files import OpenFiles
+from gristmill._io.file import File, FileRef
+from gristmill._io.open_files import OpenFiles, open_file
 
 
 class ChunkSpec(NamedTuple):
@@ -23,7 +23,7 @@ class ChunkSpec(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """The schema and the chunks of a table, known without reading its data."""
 
     schema: ArrowSchema
@@ -67,10 +67,16 @@ class TableFiles(ABC):
     Args:
         refs: The files.
         columns: The names of the columns to read, by default all.
+        open_ref: How to open a file. Can be pickled.
     """
 
-    def __init__(self, refs: Sequence[FileRef], columns: Sequence[str] | None) -> None:
-        self.files: OpenFiles = OpenFiles(refs)
+    def __init__(
+        self,
+        refs: Sequence[FileRef],
+        columns: Sequence[str] | None,
+        open_ref: Callable[[FileRef], File] = open_file,
+    ) -> None:
+        self.files: OpenFiles = OpenFiles(refs, open_ref)
         self.columns: list[str] | None = as_names(columns)
         self.reset()
 
@@ -86,13 +92,13 @@ class TableFiles(ABC):
         """Create the attributes that a pickled copy does not contain, such as open readers."""
 
     @abstractmethod
-    def read_layout(self) -> Layout:
+    def read_layout(self) -> TableLayout:
         """Read the schema and the chunks from the metadata of the files."""
 
     def check_unchanged(self, number: int) -> None:
         """Raise if a file has changed. Needed before and after reading a chunk of a mapped file."""
-        self.files[number].local_path()
+        self.files[number].check_unchanged()
 
     @abstractmethod
-    def read_chunk(self, layout: Layout, chunk: ChunkSpec) -> list[ArrowArray]:
+    def read_chunk(self, layout: TableLayout, chunk: ChunkSpec) -> list[ArrowArray]:
         """Read the selected columns of a chunk, each as one Arrow array."""

@@ -1,1 +1,1 @@
-"""The executor that computes in worker processes."""
+"""Worker processes on this machine: their start, their messages, their memory and their end."""

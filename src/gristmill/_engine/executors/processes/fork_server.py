@@ -6,6 +6,7 @@ Each worker has a pipe of its own, on which the server reports its process id an
 """
 
 import atexit
+import contextlib
 import json
 import os
 import select
@@ -13,12 +14,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 from gristmill._engine.executors.processes.fork_server_main import REFUSED, REQUEST_BYTES, STATUS
+from gristmill._engine.executors.processes.inherited_state import LoadedModules
 
 BOOTSTRAP = Path(__file__).with_name("worker_bootstrap.py")
 """Run as a program in a clean interpreter, without the user's `__main__`."""
@@ -39,6 +41,10 @@ class Refusal:
     reason: str
 
 
+_DEATH = Refusal("", "the fork server dies while it imports modules")
+"""Counts like a refusal, so that workers import them themselves if servers continue to die."""
+
+
 @final
 class ForkedProcess:
     """A worker that the server forks. It dies when its lifeline is closed."""
@@ -52,6 +58,8 @@ class ForkedProcess:
         """Held while the pipe is read: two threads may close a pool at the same time. The garbage
         collector may close it in the thread that holds this, so that thread may enter again."""
         self._pid: int | None = None
+        self._is_reported = True
+        """Whether the server can still report that the process has ended."""
         self.refusal: Refusal | None = None
         """Why the server did not fork it. Known after `wait`."""
 
@@ -66,7 +74,31 @@ class ForkedProcess:
                     self._note_refusal()
                 elif number is not None:
                     self._pid = number
+                elif not self._status.closed:
+                    self.refusal = _DEATH
+                    self._server.retire(_DEATH)
         return self._pid
+
+    @property
+    def end_descriptor(self) -> int | None:
+        """The pipe on which the server reports the end, or `None` if the server is gone."""
+        return self._status.fileno() if self._is_reported and not self._status.closed else None
+
+    def has_ended(self) -> bool:
+        """Return whether the server has reported the end of the process, without waiting."""
+        if os.getpid() != self._owner:
+            return False
+        with self._reading:
+            while self._exit_code is None and self.end_descriptor is not None:
+                if not self._has_news(0):
+                    return False
+                if self._pid is None and self.pid:
+                    continue
+                if not self._pid:  # never started
+                    return True
+                self._exit_code = self._read_number()
+                self._is_reported = self._exit_code is not None
+        return self._exit_code is not None
 
     def kill(self) -> None:
         """Do nothing: it dies when its lifeline is closed."""
@@ -80,15 +112,15 @@ class ForkedProcess:
             return None
         with self._reading:
             if self._exit_code is None and not self._status.closed:
-                is_forked = self._pid is not None or self._has_news()
+                is_forked = self._pid is not None or self._has_news(_START_TIMEOUT_MS)
                 if is_forked and self.pid:
                     self._exit_code = self._read_number()
         return self._exit_code
 
-    def _has_news(self) -> bool:
+    def _has_news(self, timeout_ms: int) -> bool:
         poll = select.poll()
         poll.register(self._status, select.POLLIN)
-        return bool(poll.poll(_START_TIMEOUT_MS))
+        return bool(poll.poll(timeout_ms))
 
     def close(self) -> None:
         """Close the pipe."""
@@ -123,6 +155,7 @@ class ForkServer:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = environment
+        self._modules = LoadedModules()
         self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         lifeline, held_end = os.pipe()
         self._lifeline = [held_end]
@@ -143,8 +176,13 @@ class ForkServer:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may fork workers: it is alive, has not retired, and is not that of a fork."""
-        return self._control.fileno() >= 0 and not self.has_ended
+        """Whether it may fork workers: it is alive, has not retired, and has no outdated code."""
+        return self._is_open and not self.has_ended and not self._modules.have_changed()
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether it gets requests: not in a fork of this process."""
+        return self._control.fileno() >= 0
 
     def fork(self, line: int, lifeline: int, modules: Iterable[str]) -> ForkedProcess:
         """Ask for a worker; return at once.
@@ -155,15 +193,19 @@ class ForkServer:
             modules: What the server imports before it forks the worker.
 
         Raises:
-            OSError: If the server is gone.
+            ConnectionError: If the server is gone.
+            OSError: If this process can open no more files.
         """
         reading, writing = os.pipe()
         try:
-            request = {"folder": os.getcwd(), "modules": _within_limit(modules)}
-            descriptors = [line, lifeline, writing, _stream(1), _stream(2)]
-            socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
-        except BaseException:
+            with _current_folder() as folder:
+                descriptors = [line, lifeline, writing, _stream(1), _stream(2), folder]
+                request = json.dumps(_within_limit(modules)).encode()
+                socket.send_fds(self._control, [request], descriptors)
+        except BaseException as error:
             os.close(reading)
+            if isinstance(error, OSError) and not self._is_open:  # another thread has retired it
+                raise ConnectionResetError(error.errno, error.strerror) from error
             raise
         finally:
             os.close(writing)
@@ -180,7 +222,7 @@ class ForkServer:
         Args:
             refusal: What it imported that must not be imported before a fork, if that is why.
         """
-        if self._control.fileno() >= 0:
+        if self._is_open:
             self._control.close()
             if refusal is not None:
                 _refusals.append(refusal)
@@ -188,7 +230,7 @@ class ForkServer:
     def close_descriptors(self) -> None:
         """Close all descriptors; without its lifeline, the server dies."""
         self._control.close()
-        while self._lifeline:
+        with contextlib.suppress(IndexError):
             os.close(self._lifeline.pop())
 
     def end(self) -> None:
@@ -217,7 +259,8 @@ def fork_server(environment: Mapping[str, str]) -> ForkServer | None:
         server.retire()
         if server.has_ended:
             server.close_descriptors()
-            _servers.remove(server)
+            with contextlib.suppress(ValueError):  # another thread does the same
+                _servers.remove(server)
     server = ForkServer(environment)
     if not _servers:
         atexit.register(_end_all)
@@ -229,16 +272,18 @@ def why_not_forked() -> str | None:
     """Return why workers are started as new interpreters instead of being forked, if so."""
     if sys.platform != "linux":
         return "only Linux has what the fork server needs"
+    if not os.path.isdir("/proc/self/task"):
+        return "the fork server needs /proc, to see the threads of modules"
     if any(refusal.module == "numpy" for refusal in _refusals):
         return "NumPy starts threads; OPENBLAS_NUM_THREADS=1 prevents that"
     if len(_refusals) >= MAX_REFUSALS:
-        return "; ".join(refusal.reason for refusal in _refusals)
+        return "; ".join(dict.fromkeys(refusal.reason for refusal in _refusals))
     return None
 
 
-def left_out() -> set[str]:
-    """Return the modules that a fork server must not import."""
-    return {refusal.module for refusal in _refusals}
+def left_out() -> dict[str, str]:
+    """Return the modules that a fork server must not import, each with the reason."""
+    return {refusal.module: refusal.reason for refusal in _refusals}
 
 
 def interpreter() -> list[str]:
@@ -250,13 +295,26 @@ def interpreter() -> list[str]:
 def _within_limit(modules: Iterable[str]) -> list[str]:
     """Return as many of the modules as fit a request, without those that must be left out."""
     chosen: list[str] = []
-    size = 8192  # for the name of the folder
-    for module in sorted(set(modules) - left_out()):
+    size = len("[]")
+    for module in sorted(set(modules) - left_out().keys()):
         size += len(json.dumps(module)) + 2
         if size > REQUEST_BYTES:
             break
         chosen.append(module)
     return chosen
+
+
+@contextlib.contextmanager
+def _current_folder() -> Generator[int]:
+    """Open the current folder, whose name may not exist any more."""
+    try:
+        folder = os.open(".", os.O_PATH)
+    except OSError:  # not ours
+        folder = os.dup(_null())
+    try:
+        yield folder
+    finally:
+        os.close(folder)
 
 
 def _stream(number: int) -> int:

@@ -70,8 +70,9 @@ def serve(control: socket.socket, run_worker: Callable[[int, int], None]) -> Non
     """Fork workers on request until the parent closes the socket; then wait for the last of them.
 
     Args:
-        control: Receives the requests. Each is one packet of JSON with five descriptors: the
-            socket and the lifeline of the worker, its status pipe, its standard output and error.
+        control: Receives the requests. Each is one packet, a JSON list of modules, with six
+            descriptors: the socket and the lifeline of the worker, its status pipe, its standard
+            output and error, its folder.
         run_worker: Called in each worker with its socket and lifeline.
     """
     importlib.import_module(_WORKER_CODE)
@@ -83,19 +84,19 @@ def serve(control: socket.socket, run_worker: Callable[[int, int], None]) -> Non
         children.wait_for(control)
         try:
             packet, descriptors, _, _ = socket.recv_fds(
-                control, REQUEST_BYTES, 5, socket.MSG_CMSG_CLOEXEC
+                control, REQUEST_BYTES, 6, socket.MSG_CMSG_CLOEXEC
             )
         except ConnectionError:  # the parent ended while it sent a request
             break
         if not packet:
             break
-        request = json.loads(packet)
+        _enter_folder(descriptors.pop())
         try:
             if retired is not None:
                 raise retired
             sys.meta_path.insert(0, barrier)
             try:
-                for module in request["modules"]:
+                for module in json.loads(packet):
                     _preload(module)
             finally:
                 sys.meta_path.remove(barrier)
@@ -105,7 +106,7 @@ def serve(control: socket.socket, run_worker: Callable[[int, int], None]) -> Non
             continue
         gc.collect()
         gc.freeze()  # keeps the pages of what is imported shared: the collector writes to objects
-        _fork(control, children, descriptors, request["folder"], run_worker)
+        _fork(control, children, descriptors, run_worker)
     children.wait()
 
 
@@ -168,6 +169,13 @@ class _Children:
         os.close(pipe)
 
 
+def _enter_folder(folder: int) -> None:
+    """Go to a folder, in which workers start, and which may be in `sys.path` by a relative name."""
+    with contextlib.suppress(OSError):  # it is not ours: as for the parent
+        os.fchdir(folder)
+    os.close(folder)
+
+
 def _preload(module: str) -> None:
     """Import a module, unless that is impossible: then the worker raises the same error.
 
@@ -220,7 +228,6 @@ def _fork(
     control: socket.socket,
     children: _Children,
     descriptors: list[int],
-    folder: str,
     run_worker: Callable[[int, int], None],
 ) -> None:
     line, lifeline, status, *streams = descriptors
@@ -228,7 +235,7 @@ def _fork(
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     pid = os.fork()
     if pid == 0:
-        _become_worker(control, children, [line, lifeline, status, *streams], folder, run_worker)
+        _become_worker(control, children, descriptors, run_worker)
     children.status_pipes[pid] = status
     with contextlib.suppress(BrokenPipeError):
         os.write(status, STATUS.pack(pid))
@@ -241,7 +248,6 @@ def _become_worker(
     control: socket.socket,
     children: _Children,
     descriptors: list[int],
-    folder: str,
     run_worker: Callable[[int, int], None],
 ) -> None:
     """Run a worker in a fork of the server, and never return."""
@@ -256,8 +262,6 @@ def _become_worker(
             os.dup2(stream, number)
             os.close(stream)
         os.setpgid(0, 0)
-        with contextlib.suppress(OSError):  # it is gone, or not ours: as for the parent
-            os.chdir(folder)
         _reseed()
         run_worker(line, lifeline)
         code = 0

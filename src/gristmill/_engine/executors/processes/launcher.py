@@ -4,12 +4,11 @@ Otherwise it is a new interpreter. Neither runs the user's `__main__`.
 """
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Protocol, cast, final
+from typing import Protocol, final
 
 from gristmill._engine.executors.processes.fork_server import (
     BOOTSTRAP,
@@ -17,12 +16,8 @@ from gristmill._engine.executors.processes.fork_server import (
     fork_server,
     interpreter,
 )
+from gristmill._engine.executors.processes.inherited_state import worker_environment
 from gristmill.errors import WorkerError
-
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_JAX_VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
-_VOLATILE_VARIABLES = ("PYTEST_CURRENT_TEST",)
-"""They change all the time, and each change would require another fork server."""
 
 
 class WorkerHandle(Protocol):
@@ -36,6 +31,15 @@ class WorkerHandle(Protocol):
     @property
     def refusal(self) -> Refusal | None:
         """Why the process was never started, if so. Known after `wait`."""
+        ...
+
+    @property
+    def end_descriptor(self) -> int | None:
+        """What to poll for `has_ended`, or `None` if the system has no such descriptor."""
+        ...
+
+    def has_ended(self) -> bool:
+        """Return whether the process is known to be dead, without waiting."""
         ...
 
     def kill(self) -> None:
@@ -95,11 +99,21 @@ class InterpreterProcess:
             env=environment,
             process_group=0,  # the terminal sends Ctrl-C to the parent only
         )
+        self._end_descriptors = _open_pid(self._process.pid)
 
     @property
     def pid(self) -> int:
         """Process id."""
         return self._process.pid
+
+    @property
+    def end_descriptor(self) -> int | None:
+        """A descriptor of the process itself, which becomes readable when it ends."""
+        return next(iter(self._end_descriptors), None)
+
+    def has_ended(self) -> bool:
+        """Return whether the process is dead, without waiting."""
+        return os.getpid() == self._owner and self._process.poll() is not None
 
     def kill(self) -> None:
         """Kill the process, unless this process is a fork of the one that started it."""
@@ -112,28 +126,14 @@ class InterpreterProcess:
         return self._process.wait() if os.getpid() == self._owner else None
 
     def close(self) -> None:
-        """Do nothing: the process holds nothing here."""
+        """Close the descriptor of the process."""
+        with contextlib.suppress(IndexError):
+            os.close(self._end_descriptors.pop())
 
 
-def worker_environment() -> dict[str, str]:
-    """Return the environment variables of a worker.
-
-    If the user's code imports JAX in a worker, JAX sees the CPU only and joins no distributed job.
-    There are as many workers as cores, so numerical libraries get one thread each: more would
-    compete with the other workers.
-    """
-    left_out = (*_JAX_VARIABLES, *_VOLATILE_VARIABLES)
-    environment = {name: value for name, value in os.environ.items() if name not in left_out}
-    for name in _THREAD_VARIABLES:
-        environment.setdefault(name, "1")
-    # A set of strings iterates in the same order in all workers.
-    environment.setdefault("PYTHONHASHSEED", "0")
-    environment["JAX_PLATFORMS"] = "cpu"
-    entries: list[object] = list(sys.path)  # programs insert `Path` objects, and even others
-    path = [
-        os.fspath(cast("str | os.PathLike[str]", entry))
-        for entry in entries
-        if isinstance(entry, str | os.PathLike)
-    ]
-    environment["GRISTMILL_WORKER_PATH"] = json.dumps(path)
-    return environment
+def _open_pid(pid: int) -> list[int]:
+    """Return a descriptor of a child process, in a list; empty if the system has none."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # before Linux 5.3, or not allowed in a sandbox
+            return [os.pidfd_open(pid)]
+    return []

@@ -5,9 +5,9 @@
                    ◀─────────────────────   Ready, or InitFailed
     ComputeTask    ─────────────────────▶
                    ◀─────────────────────   Progress, while it isolates a record that kills it
+                   ◀─────────────────────   SlowTask, if it takes very long
                    ◀── block in slots ───   TaskDone
-    WithdrawTask   ─────────────────────▶   (another worker has taken the task over)
-                   ◀─────────────────────   TaskWithdrawn, unless it has begun the task
+    WithdrawTask   ─────────────────────▶   (another worker takes the task over)
     ReleaseSlots   ─────────────────────▶   (large arrays were freed)
     TrimMemory     ─────────────────────▶   (the pool is idle)
                    ◀─────────────────────   SlotsClosed
@@ -19,35 +19,15 @@ channel passes along.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._base.columns import Columns
-from gristmill._checkpoint.skipped_record import SkippedRecord
-from gristmill._engine.blocks.block import Block, Generators
-from gristmill._engine.blocks.block_result import BlockResult, FilterCounts, SkipEvent
-from gristmill._engine.blocks.lineage import Lineage
-from gristmill._engine.executors.ipc.arena import SlotRange, SlotSize
-from gristmill._engine.executors.ipc.log_relay import RelayedLog, RelaySettings
-from gristmill._engine.executors.ipc.remote_error import load_error
-from gristmill._engine.executors.ipc.serialize import load
-from gristmill._metrics.step_time import StepTime
-from gristmill.types import Cursor, Element
-
-
-class Message:
-    """What can be sent between the parent and a worker."""
-
-    __slots__ = ()
-    __match_args__: ClassVar[tuple[str, ...]] = ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # As the class and its fields. By default, a dataclass with slots is pickled as an empty
-        # object and a state, which takes 1.3 times as long to dump and 1.6 times to load.
-        return type(self), tuple([getattr(self, name) for name in self.__match_args__])
-
+from gristmill._engine.blocks.block import BlockResult
+from gristmill._engine.executors.processes.arena import SlotRange, SlotSize
+from gristmill._engine.executors.serialization.block_codec import BlockTimes, Message, decode_block
+from gristmill._engine.executors.serialization.log_relay import RelayedLog, RelaySettings
 
 # To a worker
 
@@ -55,7 +35,7 @@ class Message:
 @final
 @dataclass(frozen=True, slots=True)
 class Init(Message):
-    """The first message. The descriptor of the plans in shared memory comes along."""
+    """The first message. The descriptors of the plans and of the permits come along."""
 
     worker: int
     """The number of the worker."""
@@ -86,7 +66,7 @@ class ComputeTask(Message):
 @final
 @dataclass(frozen=True, slots=True)
 class WithdrawTask(Message):
-    """Drop a task, unless it has begun."""
+    """Drop a task whose permit the parent has taken back (see `Permits`)."""
 
     task: int
 
@@ -152,20 +132,18 @@ class TaskDone(Message):
     """Slots that no longer exist."""
     error: bytes | None
     """The error after the last element, if any. See `dump_error`."""
-    step_times: tuple[StepTime, ...]
-    """See `BlockResult`."""
-    busy_s: float = 0.0
-    """See `BlockResult`."""
-    transfer_s: float = 0.0
-    """See `BlockResult`."""
+    times: BlockTimes
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class TaskWithdrawn(Message):
-    """The worker has dropped a task."""
+class SlowTask(Message):
+    """The worker has been computing its task for a long time."""
 
     task: int
+    elapsed_s: float
+    step: str
+    """The step, where it was added, and the record. Empty if the worker is in no step."""
 
 
 @final
@@ -174,6 +152,8 @@ class SlotsClosed(Message):
     """The worker has returned slots to the system."""
 
     closed: Sequence[int]
+    has_trimmed: bool = False
+    """Whether this answers `TrimMemory`."""
 
 
 @final
@@ -182,34 +162,6 @@ class LogRelay(Message):
     """A log record or a warning."""
 
     log: RelayedLog
-
-
-# Parts of `TaskDone`, pickled with the serializer for elements
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class BlockContent(Message):
-    """The parts of a block result that may contain objects of the user."""
-
-    data: list[Element] | Columns
-    lineage: Lineage
-    generators: Generators | None
-    """`None` if no step above the cut draws random numbers."""
-    skips: Sequence["SentSkip"]
-    filter_counts: tuple[FilterCounts, ...]
-    has_waited: bool
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class SentSkip(Message):
-    """A `SkipEvent` whose error is serialized."""
-
-    cursor: Cursor
-    record: SkippedRecord
-    error: bytes
-    """See `dump_error`."""
 
 
 @final
@@ -233,21 +185,4 @@ class BlockReply:
 
     def decode(self) -> BlockResult:
         """Return the result; its arrays view the shared memory."""
-        content: BlockContent = load(self._content, self._buffers)
-        done = self._done
-        return BlockResult(
-            Block(content.data, content.lineage, content.generators),
-            None if done.error is None else load_error(done.error),
-            skips=tuple(map(_load_skip, content.skips)),
-            step_times=done.step_times,
-            filter_counts=content.filter_counts,
-            has_waited=content.has_waited,
-            busy_s=done.busy_s,
-            transfer_s=done.transfer_s,
-        )
-
-
-def _load_skip(skip: SentSkip) -> SkipEvent:
-    error = load_error(skip.error)
-    assert isinstance(error, Exception)
-    return SkipEvent(skip.cursor, skip.record, error)
+        return decode_block(self._content, self._buffers, self._done.error, self._done.times)

@@ -8,24 +8,24 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from gristmill._engine.executors.ipc.arena import MappedSlots
-from gristmill._engine.executors.ipc.channel import Channel
-from gristmill._engine.executors.ipc.log_relay import relay_settings
-from gristmill._engine.executors.ipc.plan_payload import PlanPayload
+from gristmill._engine.executors.pools.task import Task
+from gristmill._engine.executors.processes.arena import MappedSlots
+from gristmill._engine.executors.processes.channel import Channel, Permits
 from gristmill._engine.executors.processes.fork_server import ForkedProcess
 from gristmill._engine.executors.processes.launcher import launch
 from gristmill._engine.executors.processes.messages import (
     BlockReply,
     ComputeTask,
     Init,
-    Message,
     ReleaseSlots,
     SlotsClosed,
     TaskDone,
     TrimMemory,
     WithdrawTask,
 )
-from gristmill._engine.executors.scheduling.task import Task
+from gristmill._engine.executors.serialization.block_codec import Message
+from gristmill._engine.executors.serialization.log_relay import relay_settings
+from gristmill._engine.executors.serialization.plan_payload import PlanPayload
 
 MAX_FREED_PER_TASK = 1000
 """Slots returned with one task, so that the message never fills the socket."""
@@ -48,17 +48,23 @@ class WorkerProcess:
         """Whether the worker has been asked to return memory, and has not answered."""
         self._kill_reason: str | None = None
         parent_end, worker_end = socket.socketpair()
-        lifeline, held_end = os.pipe()
-        self._lifeline = [held_end]  # a list, so that only one thread can pop it and close it
         self.channel = Channel(parent_end)
+        self.permits = Permits()
+        self._lifeline: list[int] = []  # a list, so that only one thread can pop it and close it
         try:
-            self._process = launch(channel=worker_end.fileno(), lifeline=lifeline, modules=modules)
+            lifeline, held_end = os.pipe()
+            self._lifeline.append(held_end)
+            try:
+                self._process = launch(
+                    channel=worker_end.fileno(), lifeline=lifeline, modules=modules
+                )
+            finally:
+                os.close(lifeline)
         except BaseException:
             self.close_descriptors()
             raise
         finally:
             worker_end.close()
-            os.close(lifeline)
         _started.add(self)
 
     @property
@@ -76,17 +82,32 @@ class WorkerProcess:
         """Whether the fork server did not start it. Known after `reap`."""
         return self._process.refusal is not None
 
+    @property
+    def end_descriptor(self) -> int | None:
+        """What to poll for `has_ended`, besides the channel."""
+        return self._process.end_descriptor
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is known to be dead.
+
+        Its channel may be open nevertheless: a process that C code of the user has forked in the
+        worker keeps it open, because nothing closes the worker's descriptors there.
+        """
+        return self._process.has_ended()
+
     # Messages
 
     def send_init(self, payload: PlanPayload, *, num_workers: int) -> None:
         """Send the plans, which the worker loads as soon as it has started."""
         self._send(
             Init(self.number, num_workers, payload.sizes, payload.pytrees, relay_settings()),
-            [payload.descriptor],
+            [payload.descriptor, self.permits.descriptor],
         )
 
     def send_task(self, task: Task) -> None:
         """Send a task, along with the slots that the worker may reuse."""
+        self.permits.add()
         freed = self.mapped_slots.take_freed(MAX_FREED_PER_TASK)
         self._send(ComputeTask(task.number, task.job, task.positions, task.tries > 0, freed))
 
@@ -96,7 +117,7 @@ class WorkerProcess:
             self._send(ReleaseSlots(self.mapped_slots.take_freed(MAX_FREED_PER_TASK)))
 
     def withdraw_task(self, task: Task) -> None:
-        """Ask the worker to drop a task, unless it has begun it."""
+        """Let the worker drop a task whose permit was taken back."""
         self._send(WithdrawTask(task.number))
 
     def trim_memory(self) -> None:
@@ -104,10 +125,10 @@ class WorkerProcess:
         self.is_trimming = True
         self._send(TrimMemory(self.mapped_slots.take_freed(MAX_FREED_PER_TASK)))
 
-    def finish_trimming(self, message: SlotsClosed) -> None:
+    def close_slots(self, message: SlotsClosed) -> None:
         """Unmap the slots that the worker has returned."""
         self.mapped_slots.drop(message.closed)
-        self.is_trimming = False
+        self.is_trimming = self.is_trimming and not message.has_trimmed
 
     def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send a message; that the worker is dead is noticed when its messages are received."""
@@ -154,9 +175,10 @@ class WorkerProcess:
         return self._kill_reason or cause_of_death(code)
 
     def close_descriptors(self) -> None:
-        """Close the channel and the lifeline."""
+        """Close the channel, the permits and the lifeline."""
         _started.discard(self)
         self.channel.close()
+        self.permits.close()
         self._close_lifeline()
 
     def _close_lifeline(self) -> None:
@@ -174,6 +196,8 @@ def cause_of_death(exit_code: int | None) -> str:
         return "an unknown cause"
     if exit_code == -signal.SIGKILL:
         return "signal SIGKILL, as the kernel sends when memory runs out"
+    if exit_code == -signal.SIGBUS:
+        return "signal SIGBUS, as the kernel sends when a file is truncated while it is mapped"
     if exit_code < 0:
         return f"signal {signal.Signals(-exit_code).name}"
     return f"exit code {exit_code}"

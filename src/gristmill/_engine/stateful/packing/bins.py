@@ -6,8 +6,9 @@ depends on all documents before it. It sees only lengths, and many of them in on
 
 import operator
 from abc import ABC, abstractmethod
-from bisect import bisect_left, insort
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TypeAlias, final
 
 Lengths: TypeAlias = Sequence[list[int]]
@@ -24,6 +25,12 @@ class Bins(ABC):
         A document fits in a bin with room for what it `needs`, and uses what it `costs`, which is
         more if the next document must start at a multiple of an alignment.
         """
+
+
+def _pairs(lengths: list[int], sizes: list[int], first: int) -> Iterator[tuple[int, int]]:
+    """Return an iterator of both from `first` on, copying few of them if few are used."""
+    spans = (slice(start, start + 64) for start in range(first, len(lengths), 64))
+    return chain.from_iterable(zip(lengths[span], sizes[span], strict=True) for span in spans)
 
 
 def open_bins(
@@ -59,41 +66,44 @@ class _StairBins(Bins):
 
     def __init__(self, capacity: int, count: int, max_documents: int | None) -> None:
         self._rooms = [capacity] * count
-        self._left = [
-            -1 if max_documents is None else max_documents
-        ] * count  # a negative count never reaches zero
-        self._stair_rooms = [capacity]
-        self._stair_bins = [0]
+        self._left = None if max_documents is None else [max_documents] * count
+        # The first step is below the room of any bin, and the last one begins after all bins.
+        self._stair_rooms = [-1, capacity]
+        self._stair_bins = [-1, 0, count]
 
     def assign(self, needs: Lengths, costs: Lengths, first: int) -> list[int]:
         rooms, left, heights, steps = self._rooms, self._left, self._stair_rooms, self._stair_bins
         (lengths,), (sizes,) = needs, costs
         placed: list[int] = []
-        for document in range(first, len(lengths)):
-            step = bisect_left(heights, lengths[document])
-            if step == len(heights):
+        place, num_steps = placed.append, len(heights)
+        for length, size in _pairs(lengths, sizes, first):
+            step = bisect_left(heights, length)
+            if step == num_steps:
                 break
             chosen, old = steps[step], heights[step]
-            placed.append(chosen)
-            left[chosen] -= 1
-            room = rooms[chosen] = old - sizes[document] if left[chosen] else -1
-            floor = heights[step - 1] if step else -1
-            end = steps[step + 1] if step + 1 < len(steps) else len(rooms)
-            if end == chosen + 1 and room > floor:
-                heights[step] = room
-                continue
-            highs: list[int] = []
-            bins: list[int] = []
-            for number in range(chosen, end):
+            place(chosen)
+            room = old - size
+            if left is not None:
+                left[chosen] -= 1
+                room = room if left[chosen] else -1
+            rooms[chosen] = room
+            floor, end = heights[step - 1], steps[step + 1]
+            if room > floor:
+                heights[step] = floor = room
+                step += 1
+            else:
+                del heights[step], steps[step]
+                num_steps -= 1
+            for number in range(chosen + 1, end):
                 room = rooms[number]
                 if room > floor:
-                    highs.append(room)
-                    bins.append(number)
+                    heights.insert(step, room)
+                    steps.insert(step, number)
+                    num_steps += 1
+                    step += 1
                     if room == old:  # no bin before the next step has more
                         break
                     floor = room
-            heights[step : step + 1] = highs
-            steps[step : step + 1] = bins
         return placed
 
 
@@ -110,15 +120,15 @@ class _SortedBins(Bins):
         keys, count = self._keys, self._count
         (lengths,), (sizes,) = needs, costs
         placed: list[int] = []
-        for document in range(first, len(lengths)):
-            index = bisect_left(keys, lengths[document] * count)
+        for length, size in _pairs(lengths, sizes, first):
+            index = bisect_left(keys, length * count)
             if index == len(keys):
                 break
             key = keys.pop(index)
             placed.append(key % count)
-            left = key - sizes[document] * count
+            left = key - size * count
             if left >= 0:  # otherwise not even an empty document fits
-                insort(keys, left)
+                keys.insert(bisect_left(keys, left, 0, index), left)
         return placed
 
 

@@ -8,12 +8,17 @@ from typing import Any, NamedTuple, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._base.columns import split_rows
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._base.trees.columns import split_rows
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.blocks.error_notes import add_note_once
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import Mark, StatefulStage
-from gristmill._engine.stateful.packing.layout import Layout, as_documents, column_of, not_packable
+from gristmill._engine.stateful.packing.layout import (
+    RowLayout,
+    as_documents,
+    column_of,
+    not_packable,
+)
 from gristmill._plan.nodes.packing import ConcatSplitNode, PackedFeature
 from gristmill.errors import PlanError, StateError
 from gristmill.types import Element
@@ -355,7 +360,7 @@ def _make_alike(node: ConcatSplitNode, rows: list[Columns]) -> list[Element]:
     for number, feature in enumerate(node.features):
         fragments = [group for row in rows for group in row[number]]
         lengths = np.array(list(map(len, fragments)), dtype=np.int64)
-        layout = Layout(lengths, counts=counts, length=feature.length)
+        layout = RowLayout(lengths, counts=counts, length=feature.length)
         values = layout.values(feature, fragments)
         if feature.name in node.bos_features:
             flat = values.reshape(-1, *values.shape[2:])
@@ -387,6 +392,7 @@ def _other_features(node: ConcatSplitNode, element: Element) -> PlanError:
     known = {feature.name for feature in node.features}
     others = sorted(str(name) for name in element if name not in known)
     return PlanError(
-        f"An element has {', '.join(others)}, for which `length_struct` has no length. Add one "
-        "for each feature, or remove the feature in a map before packing."
+        f"Parent element has structure {sorted(map(str, element))}, but `length_struct` has no "
+        f"length for {', '.join(others)}. Add one for each feature, or remove the feature in a map "
+        "before packing."
     )

@@ -1,22 +1,23 @@
 """Pack documents into bins, by first fit or best fit, and emit the bins as rows."""
 
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._base.columns import split_rows
-from gristmill._base.key_order import sorted_keys, with_sorted_keys
-from gristmill._base.tree import flatten
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._base.trees.columns import split_rows
+from gristmill._base.trees.tree import flatten, sorted_keys, with_sorted_keys
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.blocks.error_notes import add_note_once
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import Mark, StatefulStage
 from gristmill._engine.stateful.packing.bins import open_bins
 from gristmill._engine.stateful.packing.layout import (
-    Layout,
+    RowLayout,
     as_documents,
     column_of,
     not_packable,
@@ -67,6 +68,9 @@ class PackStage(StatefulStage):
         first = 0
         while first < len(documents):
             placed = self._bins.assign(documents.needs, documents.costs, first)
+            if self._start.pending:
+                # Where the bins were closed: the document that did not fit may be excluded since.
+                placed = placed[: max(1, self._start.pending[0]) - len(self._bundle.bins)]
             self._bundle.add(documents, first, placed)
             first += len(placed)
             if first < len(documents):
@@ -194,23 +198,24 @@ class _Documents:
     def packed(self, node: PackNode) -> Tree:
         """Return the bins as arrays with one row each, with segment ids and positions."""
         bins = np.array(self.bins, dtype=np.int64)
-        order: list[int] = np.argsort(bins, kind="stable").tolist()
+        order = np.argsort(bins, kind="stable")
+        reorder = _picker(order.tolist())
         counts = np.bincount(bins)
         values: list[Any] = []
         added: dict[str, Any] = {}
         for feature, column, needs in zip(node.features, self.columns, self.needs, strict=True):
-            layout = Layout(
+            layout = RowLayout(
                 np.array(needs, dtype=np.int64)[order],
                 counts=counts,
                 length=feature.length,
                 alignment=feature.alignment,
             )
-            values.append(layout.values(feature, [column[number] for number in order]))
+            values.append(layout.values(feature, reorder(column)))
             if not feature.is_meta:
                 added[f"{feature.name}_segment_ids"] = layout.segment_ids()
                 added[f"{feature.name}_positions"] = layout.positions()
         lists = {
-            name: _per_row([column[number] for number in order], counts.tolist())
+            name: _per_row(reorder(column), counts.tolist())
             for name, column in zip(node.listed_features, self.listed, strict=True)
         }
         packed = with_sorted_keys(flatten(node.length_struct)[1](values))
@@ -257,19 +262,24 @@ def _rounded_up(needs: list[int], alignment: int) -> list[int]:
     return [-(-need // alignment) * alignment for need in needs]
 
 
-def _per_row(values: list[Any], counts: list[int]) -> NDArray[np.object_]:
+def _picker(order: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return a function that returns the items with these numbers."""
+    return itemgetter(*order) if len(order) > 1 else lambda items: [items[row] for row in order]
+
+
+def _per_row(values: Sequence[Any], counts: list[int]) -> NDArray[np.object_]:
     """Return an array of lists: the next `counts[row]` values for each row."""
     made = np.empty(len(counts), dtype=object)
     end = 0
     for row, count in enumerate(counts):
-        made[row] = values[end : end + count]
+        made[row] = list(values[end : end + count])
         end += count
     return made
 
 
 def _shuffled(count: int, seed: int, arrays: Tree, group_by: str | None) -> list[int]:
     """Return a random order of rows, sorted by the mean of their groups if there are any."""
-    drawn: list[int] = np.random.default_rng(seed).permuted(range(count)).tolist()
+    drawn: list[int] = np.random.default_rng(seed).permuted(np.arange(count)).tolist()
     if group_by is None:
         return drawn
     return sorted(range(count), key=lambda row: (_mean_group(arrays[group_by][row]), drawn[row]))

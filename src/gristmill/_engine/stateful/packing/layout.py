@@ -68,8 +68,9 @@ def too_long(feature: PackedFeature, length: int) -> PlanError:
     """Return the error for a document that is longer than its row."""
     return PlanError(
         f"Feature {feature.name!r} of an element has length {length}, but a row has "
-        f"{feature.length}. Truncate it in a map before packing, for instance with "
-        f"`x[:{feature.length}]`, or use a greater length in `length_struct`."
+        f"{feature.length}: inputs must be truncated to max length. Truncate it in a map before "
+        f"packing, for instance with `x[:{feature.length}]`, or use a greater length in "
+        "`length_struct`."
     )
 
 
@@ -80,10 +81,10 @@ def _value_at(element: Element, feature: PackedFeature) -> Any:
 
 
 @final
-class Layout:
+class RowLayout:
     """The offsets of the documents in some rows: one after the other, each followed by a gap.
 
-    >>> layout = Layout(np.array([2, 1, 3]), counts=np.array([2, 1]), length=4)
+    >>> layout = RowLayout(np.array([2, 1, 3]), counts=np.array([2, 1]), length=4)
     >>> layout.segment_ids().tolist()
     [[1, 1, 2, 0], [1, 1, 1, 0]]
     >>> layout.positions().tolist()
@@ -102,8 +103,9 @@ class Layout:
         costs = lengths if alignment == 1 else -(-lengths // alignment) * alignment
         ends = np.cumsum(costs)
         before = (ends - costs)[firsts]  # length of all earlier rows
-        shifts = np.arange(self.num_rows) * length - before
-        self.starts: Indices = ends - costs + np.repeat(shifts, counts)
+        row_starts = np.arange(self.num_rows) * length
+        self._row_starts = np.repeat(row_starts, counts)
+        self.starts: Indices = ends - costs + np.repeat(row_starts - before, counts)
         """Start of each document, counted over all rows."""
         self._segments = np.arange(1, len(lengths) + 1) - np.repeat(firsts, counts)
         gaps = costs - lengths
@@ -133,19 +135,20 @@ class Layout:
 
     def positions(self) -> NDArray[np.int32]:
         """Return the offset within its document for each position of a row; 0 in gaps."""
-        ramp, zeros = _ramp(self.length)
-        made = np.empty(self.num_rows * self.length, np.int32)
-        # Copied from cached memory: arithmetic on all positions takes three times as long, because
-        # it reads each of them several times.
-        ramps = [ramp[:length] for length in self._lengths.tolist()]
-        _join(ramps, self._gaps.tolist(), zeros, made)
-        return made.reshape(self.num_rows, self.length)
+        within = (self.starts - self._row_starts).astype(np.int32)
+        made = np.repeat(within, self._lengths + self._gaps).reshape(self.num_rows, self.length)
+        np.subtract(_ramp(self.length), made, out=made)
+        flat, padded = made.reshape(-1), np.flatnonzero(self._gaps)
+        ends = (self.starts + self._lengths)[padded]
+        for start, end in zip(ends.tolist(), (ends + self._gaps[padded]).tolist(), strict=True):
+            flat[start:end] = 0
+        return made
 
 
 @lru_cache(maxsize=16)
-def _ramp(length: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the positions of a document that fills a row, and zeros."""
-    return np.arange(length, dtype=np.int32), np.zeros(length, np.int32)
+def _ramp(length: int) -> NDArray[np.int32]:
+    """Return the numbers of the positions of a row."""
+    return np.arange(length, dtype=np.int32)
 
 
 def _join(

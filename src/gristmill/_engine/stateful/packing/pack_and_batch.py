@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill._base.key_order import with_sorted_keys
-from gristmill._base.tree import flatten
+from gristmill._base.trees.tree import flatten, with_sorted_keys
 from gristmill._data.sampling.record import Record, RecordMetadata
 from gristmill._engine.stateful.packing.bins import open_bins
 from gristmill._engine.stateful.packing.layout import (
-    Layout,
+    RowLayout,
     as_documents,
     column_of,
     not_packable,
@@ -79,7 +78,7 @@ def _batches(
     for number, feature in enumerate(features):
         documents = [held[row][number] for row in order]
         lengths = np.array(list(map(len, documents)), dtype=np.int64)
-        layout = Layout(lengths, counts=counts, length=feature.length)
+        layout = RowLayout(lengths, counts=counts, length=feature.length)
         # Type and shape are those of the first record, which is the first one of the first bin.
         values.append(_with_empty(layout.values(feature, documents), batch_size))
         ids.append(_with_empty(layout.segment_ids(), batch_size))

@@ -1,0 +1,1 @@
+"""Builders of the plan nodes behind the methods of datasets."""

@@ -1,0 +1,1 @@
+"""Exports of statistics to other systems; the facade is `gristmill.exporters`."""

@@ -1,0 +1,1 @@
+"""What users call with keywords: `DataLoader`, `load`, and their iterators."""

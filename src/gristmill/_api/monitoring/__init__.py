@@ -1,0 +1,1 @@
+"""What users see of a run: reports, traces, progress, and a socket for other processes."""

@@ -1,0 +1,90 @@
+"""Explain the run of an iterator, and measure the training step that it feeds."""
+
+import importlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gristmill._metrics.stats import Stats
+from gristmill.errors import PlanError, PlanTypeError
+
+if TYPE_CHECKING:
+    from gristmill._metrics.explanation import Explanation
+    from gristmill._metrics.headspace import Headspace
+
+
+class _Resumable(Protocol):
+    """An iterator that can return to a position."""
+
+    def __next__(self) -> Any: ...
+
+    def get_state(self) -> Any: ...
+
+    def set_state(self, state: Any, /) -> None: ...
+
+
+def explain_run(
+    stats: Stats, *, is_dataset: bool, headspace: "Headspace | None" = None
+) -> "Explanation":
+    """Return the explanation of statistics. Most runs have none, so it is imported here."""
+    module: Any = importlib.import_module("gristmill._metrics.explanation")
+    return module.explain_stats(stats, is_dataset=is_dataset, headspace=headspace)
+
+
+def explain_iterator(
+    iterator: _Resumable,
+    stats: Stats,
+    *,
+    headspace: Callable[[Any], object] | None,
+    num_steps: int,
+    is_dataset: bool,
+) -> "Explanation":
+    """Return the explanation of what an iterator did.
+
+    Args:
+        iterator: The iterator. Its position is the same afterwards.
+        stats: What it did.
+        headspace: A training step to measure with the next batch, if any.
+        num_steps: How often to call it.
+        is_dataset: Whether settings are named as those of a dataset, not those of a loader.
+    """
+    if headspace is None:
+        return explain_run(stats, is_dataset=is_dataset)
+    if not callable(headspace):
+        raise PlanTypeError(
+            f"`headspace` must be a function of a batch, got {headspace!r:.100}. Pass your "
+            "training step."
+        )
+    state = iterator.get_state()
+    try:
+        batch = next(iterator)
+    except StopIteration:
+        raise PlanError(
+            "`headspace` needs a batch, and the iterator has none left. Measure before the end, "
+            "or with a new iterator."
+        ) from None
+    finally:
+        iterator.set_state(state)
+    module: Any = importlib.import_module("gristmill._metrics.headspace")
+    measured = module.measure_headspace(headspace, batch, num_steps=num_steps)
+    return explain_run(stats, is_dataset=is_dataset, headspace=measured)
+
+
+def explain_dataset(dataset: Any, *, max_s: float) -> "Explanation":
+    """Iterate over a dataset for some seconds, and return the explanation of that.
+
+    Args:
+        dataset: The dataset.
+        max_s: After how many seconds to stop.
+
+    Raises:
+        PlanError: `max_s` is not positive.
+    """
+    if not max_s > 0:
+        raise PlanError(f"`max_s` must be greater than 0 seconds, got {max_s}.")
+    ends_at = time.perf_counter() + max_s
+    with iter(dataset) as iterator:
+        for _ in iterator:
+            if time.perf_counter() > ends_at:
+                break
+        return iterator.explain()

@@ -1,0 +1,39 @@
+"""Write the trace of a run to a file."""
+
+import importlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gristmill._io.folders.atomic_write import write_atomically
+from gristmill._metrics.timeline import Timeline, all_spans
+from gristmill.errors import PlanError
+
+
+def write_trace(path: str | os.PathLike[str], *, title: str, timelines: Sequence[Timeline]) -> None:
+    """Write what threads and workers did as a trace in Chrome's format.
+
+    Args:
+        path: The file. An existing one is replaced.
+        title: What ran.
+        timelines: What happened.
+
+    Raises:
+        PlanError: The file cannot be written.
+    """
+    module: Any = importlib.import_module("gristmill._metrics.trace")  # most runs have none
+    file = Path(path)
+    try:
+        write_atomically(file, [module.trace_json(all_spans(timelines), title=title)])
+    except OSError as error:
+        raise PlanError(
+            f"The trace {str(file)!r} cannot be written: {error.strerror}. Pass the path of a "
+            "file in a folder that you may write to."
+        ) from error
+
+
+def timelines_of(source: object) -> list[Timeline]:
+    """Return the timelines of an iterator, or none if it is one of the user's."""
+    found: Any = getattr(source, "_timelines", list)
+    return found()

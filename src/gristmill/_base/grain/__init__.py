@@ -1,0 +1,1 @@
+"""What only programs for Grain need: its classes, its options, and what they look for."""

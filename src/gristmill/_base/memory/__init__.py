@@ -1,0 +1,1 @@
+"""Arrays in memory that JAX or other processes use without a copy."""

@@ -1,0 +1,1 @@
+"""Threads in the background of the consumer."""

@@ -1,0 +1,1 @@
+"""Pytrees of elements, as trees, columns and JSON."""

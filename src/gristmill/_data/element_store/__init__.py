@@ -1,0 +1,1 @@
+"""Elements in files, by index: those of a `MapDataset` with a cache."""

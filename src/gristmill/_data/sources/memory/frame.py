@@ -1,0 +1,177 @@
+"""A source over the DataFrames and Series of pandas and polars."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsIndex, TypeAlias, cast, final
+
+import numpy as np
+
+from gristmill._base.indices import as_indices, check_index, check_indices
+from gristmill._base.trees.columns import Columns, as_numpy_index
+from gristmill.errors import PlanError, PlanTypeError
+from gristmill.types import AnyArray, Element, Span
+
+_MAX_COLUMNS_IN_REPR = 3
+
+_Column: TypeAlias = "AnyArray | _SeriesColumn"
+
+
+@final
+class FrameSource:
+    """Random access to the rows of a DataFrame of pandas or polars, as dicts of its columns.
+
+    A DataFrame can be passed wherever a source is expected; this class then reads it. Columns of
+    numbers and times are not copied if the library itself holds them as arrays, and if there are
+    only such columns, the loader reads whole columns. In all other columns a null is `None`. The
+    index of a pandas DataFrame is ignored; `frame.reset_index()` makes a column of it. The items of
+    a Series are records themselves.
+
+    >>> import pandas as pd
+    >>> source = FrameSource(pd.DataFrame({"x": [1.5, 2.5], "name": ["a", None]}))
+    >>> len(source), source[1]
+    (2, {'x': np.float64(2.5), 'name': None})
+
+    Args:
+        frame: A DataFrame or a Series. Later changes to it may or may not be seen, as its library
+            decides.
+    """
+
+    def __init__(self, frame: object) -> None:
+        library = _library_of(frame)
+        if library is None:
+            raise PlanTypeError(
+                "`frame` must be a DataFrame or a Series of pandas or polars, got "
+                f"{type(frame).__name__}."
+            )
+        table = cast("Any", frame)
+        self._length = len(table)
+        make = _pandas_column if library == "pandas" else _polars_column
+        self._is_series = type(frame).__name__ == "Series"
+        if self._is_series:
+            self._columns = {"": make(table)}
+        else:
+            names = _as_names(table.columns)
+            series = (
+                (table.iloc[:, number] for number in range(len(names)))
+                if library == "pandas"
+                else table.get_columns()
+            )
+            self._columns = dict(zip(names, map(make, series), strict=True))
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether the loader reads whole columns (numbers and times) instead of records."""
+        return all(isinstance(column, np.ndarray) for column in self._columns.values())
+
+    def read_columns(self, indices: Span) -> Columns:
+        """Return many records as columns that are not gathered yet, if `is_columnar`.
+
+        Args:
+            indices: The indices of the records.
+        """
+        columns: Any = self._columns
+        return Columns.of(columns[""] if self._is_series else columns, indices)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: SupportsIndex) -> Element:
+        number = check_index(index, self._length)
+        return self.__getitems__(np.array([number]))[0]
+
+    def __getitems__(self, indices: Span | Sequence[int]) -> list[Element]:
+        span = as_indices(indices)
+        check_indices(span, self._length)
+        values = [_take(column, span) for column in self._columns.values()]
+        if self._is_series:
+            return values[0]
+        if not values:
+            return [{} for _ in range(len(span))]
+        return [dict(zip(self._columns, row, strict=True)) for row in zip(*values, strict=True)]
+
+    def __repr__(self) -> str:  # part of checkpoints: the types of the data, never the data
+        kinds = [
+            f"{name[:20]}: {str(column.dtype)[:20]}".removeprefix(": ")
+            for name, column in list(self._columns.items())[:_MAX_COLUMNS_IN_REPR]
+        ]
+        if len(self._columns) > _MAX_COLUMNS_IN_REPR:
+            kinds.append(f"<{len(self._columns)} columns>")
+        return f"FrameSource({', '.join([f'<{self._length} records>', *kinds])})"
+
+
+def is_frame(value: object) -> bool:
+    """Return whether a value is a DataFrame or a Series of pandas or polars."""
+    return _library_of(value) is not None
+
+
+def _library_of(value: object) -> str | None:
+    for kind in type(value).__mro__:
+        library = kind.__module__.partition(".")[0]
+        if library in ("pandas", "polars") and kind.__name__ in ("DataFrame", "Series"):
+            return library
+    return None
+
+
+def _as_names(labels: Any) -> list[str]:
+    names = [str(label) for label in labels]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise PlanError(
+            f"The DataFrame has several columns named {sorted(twice)[0]!r}. Rename them, because a "
+            "record is a dict."
+        )
+    return names
+
+
+@final
+class _SeriesColumn:
+    """A column of any values. Those that are null are `None`."""
+
+    def __init__(self, series: Any, take: Callable[[Any, Any], list[Element]]) -> None:
+        self._series = series
+        self._take = take
+
+    @property
+    def dtype(self) -> object:
+        return self._series.dtype
+
+    def take(self, indices: Span) -> list[Element]:
+        return self._take(self._series, indices)
+
+
+def _take(column: _Column, indices: Any) -> list[Element]:
+    if isinstance(column, np.ndarray):
+        taken: AnyArray = column[as_numpy_index(indices)]
+        return list(taken.copy())
+    return column.take(indices)
+
+
+def _pandas_column(series: Any) -> _Column:
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "biufcmM":
+        return series.to_numpy()
+    return _SeriesColumn(series.array, _take_pandas)
+
+
+def _take_pandas(array: Any, indices: Any) -> list[Element]:
+    taken = array.take(np.asarray(indices, np.int64))
+    values: Any = np.array(taken, dtype=object)
+    values[np.asarray(taken.isna(), dtype=bool)] = None
+    return values.tolist()
+
+
+def _polars_column(series: Any) -> _Column:
+    kind = series.dtype
+    is_dense = (
+        (kind.is_numeric() and not kind.is_decimal())
+        or str(kind) in ("Boolean", "Date")
+        or (kind.is_temporal() and str(kind).startswith(("Datetime", "Duration")))
+    )
+    if is_dense and getattr(kind, "time_zone", None) is None and not series.null_count():
+        array: AnyArray = series.to_numpy()
+        if array.dtype.kind in "biufcmM":
+            return array
+    return _SeriesColumn(series, _take_polars)
+
+
+def _take_polars(series: Any, indices: Any) -> list[Element]:
+    return series.gather(np.asarray(indices, np.int64)).to_list()

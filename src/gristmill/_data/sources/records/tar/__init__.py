@@ -1,0 +1,1 @@
+"""Sources over tar archives of samples, as WebDataset writes them."""

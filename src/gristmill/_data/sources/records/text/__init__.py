@@ -1,0 +1,1 @@
+"""Sources over text files: lines, paragraphs and JSON."""

@@ -1,0 +1,1 @@
+"""Writing records as files of a format, shard by shard."""

@@ -1,1 +1,0 @@
-"""Communication between the parent and its worker processes."""

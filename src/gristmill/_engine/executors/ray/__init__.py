@@ -1,0 +1,1 @@
+"""Executor on a Ray cluster: the only package that loads ray."""

@@ -1,1 +1,0 @@
-"""Order, look-ahead and assignment of tasks, without processes, sockets or clocks of its own."""

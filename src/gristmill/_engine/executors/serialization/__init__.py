@@ -1,0 +1,1 @@
+"""How plans, blocks, errors and logs travel between processes, on one machine or several."""

@@ -1,0 +1,1 @@
+"""Which records an element was made of."""

@@ -1,0 +1,1 @@
+"""Stages that make batches of other sizes."""

@@ -1,0 +1,1 @@
+"""Stages over several streams."""

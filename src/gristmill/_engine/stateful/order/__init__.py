@@ -1,0 +1,1 @@
+"""Stages that choose elements, or change their order."""

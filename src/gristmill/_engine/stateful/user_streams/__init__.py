@@ -1,0 +1,1 @@
+"""Stages that run iterators of the user's own."""

@@ -1,0 +1,1 @@
+"""Folders that several processes write to: atomic files, locks and caches."""

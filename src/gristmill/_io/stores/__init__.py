@@ -1,0 +1,1 @@
+"""Remote stores: requests, their retries, and the checks of responses."""

@@ -1,0 +1,1 @@
+"""Data as text for terminals, and as pages for browsers and notebooks."""
