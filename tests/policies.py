@@ -24,6 +24,7 @@ def with_policy(loader: DataLoader, policy: TuningPolicy) -> DataLoader:
     changed: Any = copy.copy(loader)
     settings = replace(changed._pipeline.settings, policy=policy)
     changed._pipeline = replace(changed._pipeline, settings=settings)
+    changed._original = loader  # whose garbage collection would end the workers
     return changed
 
 
@@ -50,6 +51,8 @@ def fixed_blocks(size: int, policy: TuningPolicy = DEFAULT_POLICY) -> TuningPoli
 TRIES_AT_ONCE = TuningPolicy(
     window_s=1e-9,  # a rate needs some time
     window_blocks=1,
+    history_windows=1,  # windows so short always look like bursts
+    min_history_s=0.0,
     warm_up_s=0.0,
     max_settle_s=0.0,
     first_trial_s=0.0,
@@ -71,7 +74,7 @@ class _Recorder(logging.Handler):
         self.limit = limit
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.msg == "Running on %s.":
+        if record.msg == "Running on %s: %s.":
             self.strategies.append(str(record.args[0]))  # pyright: ignore
             assert len(self.strategies) < self.limit, "the stream starts again and again"
 

@@ -10,18 +10,19 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "gristmill"
 LAYERS = [  # low to high: a module imports from its own package, or from a lower row
-    "_addresses",  # what no message may show
+    "_addresses _printable",  # what no message may show
     "types errors",
     "_base",
     "options",  # checked by `_base`, read by everything above
     "_io",
     "_data _metrics",
+    "_views",
     "_checkpoint",
     "_plan",
     "_engine",
     "_api",
-    "_demo checkpoint constants monitoring multiprocessing samplers sharding sources testing "
-    "transforms",
+    "_demo checkpoint constants exporters monitoring multiprocessing samplers sharding sources "
+    "testing transforms",
     "_cli demo experimental",
     "_as_grain",
     "as_grain python __main__",
@@ -48,6 +49,22 @@ def _imports(path: Path) -> list[str]:
     return names
 
 
+def test_every_import_is_of_a_module_that_exists():
+    """The type checker finds these too, but takes a minute; this names where a module has moved."""
+    files = [path.relative_to(ROOT.parent).with_suffix("") for path in MODULES]
+    modules = {".".join(path.parts).removesuffix(".__init__") for path in files}
+    tests = sorted(Path(__file__).parent.rglob("*.py"))
+
+    missing = {
+        (str(path), name)
+        for path in [*MODULES, *tests]
+        for name in _imports(path)
+        if name.startswith("gristmill._") and not {name, name.rpartition(".")[0]} & modules
+    }
+    named = {name.split(".")[-2] for _, name in missing}
+    assert not missing, sorted(each for each in modules if each.rpartition(".")[2] in named)
+
+
 def test_every_module_has_a_row_and_every_name_in_a_row_is_a_module():
     assert set(LEVEL) == HOMES
 
@@ -59,6 +76,51 @@ def test_contributing_lists_the_same_layers():
     names = [re.findall(r"`([a-z_]+)(?:/|\.py)`", row) for row in rows]
 
     assert [set(row) for row in reversed(names)] == [set(row.split()) for row in LAYERS]
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/tuning.md"])
+def test_the_tour_of_the_code_names_files_that_exist(page: str):
+    repository = ROOT.parents[1]
+    files = [path.relative_to(repository).as_posix() for path in repository.glob("tests/**/*.py")]
+    files += [path.relative_to(repository).as_posix() for path in repository.glob("scripts/*.py")]
+    files += [path.relative_to(repository).as_posix() for path in ROOT.rglob("*.py")]
+    named = re.findall(r"`([\w/]+\.py)`", (repository / page).read_text(encoding="utf-8"))
+
+    assert named
+    assert [
+        name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in files)
+    ] == []
+
+
+MAX_LINES = 400
+"""Without docstrings, which are half of some of the classes that users see."""
+
+
+def _code_lines(path: Path) -> int:
+    """Return the number of lines of a module without docstrings."""
+    source = path.read_text(encoding="utf-8")
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = [
+        node.body[0]
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None
+    ]
+    return source.count("\n") - sum(
+        (text.end_lineno or text.lineno) - text.lineno + 1 for text in docstrings
+    )
+
+
+def test_modules_have_fewer_than_400_lines_of_code():
+    lengths = {path.relative_to(ROOT).as_posix(): _code_lines(path) for path in MODULES}
+
+    assert {name: length for name, length in lengths.items() if length >= MAX_LINES} == {}
+
+
+def test_any_is_rare():
+    """`Any` is for what users bring; below 20 per 1,000 lines one can read the other types."""
+    code = "".join(path.read_text(encoding="utf-8") for path in MODULES)
+
+    assert len(re.findall(r"\bAny\b", code)) < 20 * code.count("\n") / 1000
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -5,6 +5,8 @@ import importlib
 import importlib.metadata
 import inspect
 import pkgutil
+import subprocess
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +21,7 @@ FACADES = [
     "gristmill.constants",
     "gristmill.demo",
     "gristmill.experimental",
+    "gristmill.exporters",
     "gristmill.monitoring",
     "gristmill.multiprocessing",
     "gristmill.python",
@@ -127,21 +130,32 @@ def _is_protocol(kind: type) -> bool:
     return getattr(kind, "_is_protocol", False)
 
 
-STATE = "close get_state load save set_state start_prefetch"
-STEPS = "apply batch filter map map_with_index parents pipe random_map seed"
+STATE = (
+    "close exclude explain get_state keep_ledger load load_state_dict provenance report save "
+    "set_state start_prefetch state_dict stats trace"
+)
+STEPS = "apply batch explain filter map map_with_index parents pipe preview random_map seed"
+UNEQUAL = "bucket_by_length enumerate pad_batch skip take unbatch"
 MEMBERS = {
-    gristmill.DataLoader: "close map multiprocessing_options read_options stats",
-    gristmill.DataLoaderIterator: f"{STATE} skipped stats",
-    gristmill.DatasetIterator: STATE,
-    gristmill.FeedIterator: f"{STATE} stats",
-    gristmill.IterDataset: f"{STEPS} mp_prefetch prefetch",
-    gristmill.MapDataset: f"{STEPS} repeat shuffle slice to_iter_dataset",
+    gristmill.DataLoader: (
+        "at close epoch epochs explain from_position from_step map monitor multiprocessing_options "
+        "preview read_options report trace stats steps_of"
+    ),
+    gristmill.DataLoaderIterator: f"{STATE} origins skipped",
+    gristmill.DatasetIterator: f"{STATE} skipped",
+    gristmill.FeedIterator: f"{STATE} origins skipped",
+    gristmill.IterDataset: (
+        f"{STEPS} {UNEQUAL} at from_step mp_prefetch prefetch repeat scan shuffle window"
+    ),
+    gristmill.MapDataset: (
+        f"{STEPS} {UNEQUAL} cache k_fold repeat sample shuffle slice split to_iter_dataset"
+    ),
     experimental.DatasetOptions: """
         execution_tracking_mode filter_raise_threshold_ratio filter_warn_threshold_ratio merge
-        min_shm_size
+        min_shm_size num_bookmarks
     """,
     experimental.RngPool: "acquire_rng release_rng",
-    experimental.ThreadPrefetchDatasetIterator: STATE,
+    experimental.ThreadPrefetchDatasetIterator: f"{STATE} skipped stats",
 }
 
 
@@ -165,6 +179,7 @@ def test_an_experimental_dataset_adds_only_the_members_that_grain_has(kind: type
         experimental.ElasticIterator: {  # some of them as in its head
             *("close", "get_state", "set_state"),
             *("get_shard_states", "set_shard_states", "shard_options"),
+            *("state_dict", "load_state_dict"),
         },
         experimental.InterleaveIterDataset: {"set_slice"},
         experimental.ParquetIterDataset: {"set_slice"},
@@ -194,3 +209,12 @@ def test_the_docstring_examples_are_found_by_pytest():
 
 def test_the_version_is_that_of_the_package():
     assert gristmill.__version__ == importlib.metadata.version("gristmill")
+
+
+def test_windows_fails_at_import_with_one_sentence_that_names_what_is_supported():
+    code = "import sys, numpy; sys.platform = 'win32'; import gristmill"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last == (
+        "ImportError: gristmill runs on Linux and macOS, not on Windows. Use it in WSL 2."
+    )

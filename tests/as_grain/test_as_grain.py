@@ -127,7 +127,9 @@ PACKING = "grain._src.python.dataset.transformations.packing"
         ("from grain import MapDatset", "`grain.MapDataset`"),
     ],
 )
-def test_a_missing_name_is_an_import_error_that_says_what_to_use_instead(line: str, instead: str):
+def test_a_missing_name_is_an_import_error_that_reports_what_to_use_instead(
+    line: str, instead: str
+):
     words = line.split()
     name = f"{words[1]}.{words[3]}" if words[0] == "from" else words[1]
     program = f"try:\n    {line}\nexcept ImportError as error:\n    print(error)"
@@ -135,6 +137,22 @@ def test_a_missing_name_is_an_import_error_that_says_what_to_use_instead(line: s
     assert as_grain(program) == (
         f"gristmill, which replaces Grain in this process, has no `{name}`. Use {instead}."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        (f"{PACKING}.SingleBinPackIterDataset", "`grain.experimental.FirstFitPackIterDataset("),
+        ("grain.MapDatset", "`grain.MapDataset`"),
+    ],
+)
+def test_a_missing_attribute_reports_what_to_use_instead(name: str, instead: str):
+    module = name.rpartition(".")[0]
+    program = (
+        f"import {module}\ntry:\n    {name}\nexcept AttributeError as error:\n    print(error)"
+    )
+
+    assert f"has no `{name}`. Use {instead}" in as_grain(program)
 
 
 def test_a_program_can_ask_whether_a_module_has_a_name():
@@ -228,6 +246,18 @@ def test_a_module_runs_unchanged(program: Path):
 def test_help_and_wrong_usage_print_the_usage():
     assert python("-m", "gristmill.as_grain", "--help").startswith("usage: python -m")
     assert "worker processes" in python("-m", "gristmill.as_grain", code=2)
+
+
+def test_a_program_that_cannot_be_opened_is_reported_as_by_python(tmp_path: Path):
+    missing = str(tmp_path / "missing.py")
+    done, expected = (
+        subprocess.run(
+            [sys.executable, *arguments, missing], capture_output=True, text=True, check=False
+        )
+        for arguments in (["-m", "gristmill.as_grain"], [])
+    )
+    assert done.returncode == expected.returncode == 2
+    assert done.stderr == expected.stderr
 
 
 def test_the_exit_status_is_that_of_the_program(tmp_path: Path):

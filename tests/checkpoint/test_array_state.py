@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gristmill
 from gristmill import DataLoader, IndexSampler, IterDataset, MapDataset
-from gristmill._base.grain_mode import VARIABLE
+from gristmill._base.grain.mode import VARIABLE
 from gristmill._checkpoint.array_state import (
     state_from_arrays,
     state_to_arrays,

@@ -122,7 +122,7 @@ def test_a_path_that_is_not_local_is_written_and_read_through_its_own_methods():
 # What is not there
 
 
-def test_a_folder_without_a_state_is_told_with_the_path_that_was_looked_for(tmp_path: Path):
+def test_a_folder_without_a_state_is_reported_with_the_path_that_was_looked_for(tmp_path: Path):
     (tmp_path / "model.json").write_text("{}")
 
     with pytest.raises(
@@ -132,7 +132,7 @@ def test_a_folder_without_a_state_is_told_with_the_path_that_was_looked_for(tmp_
         read_state(tmp_path, like={})
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path):
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path):
     with pytest.raises(StateError, match=r"does not exist\. Restore from a folder"):
         read_state(tmp_path / "nowhere", like=b"")
 
@@ -142,11 +142,11 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path):
     [
         ["process_0-of-2.json"],
         ["process_0-of-3.json", "process_2-of-3.json"],
-        # Of two runs: nobody can say which of them is meant.
+        # Of two runs: it is not known which of them is meant.
         [f"process_{index}-of-{count}.json" for count in (2, 3) for index in range(count)],
     ],
 )
-def test_a_folder_that_does_not_hold_one_whole_run_is_told(names: list[str], tmp_path: Path):
+def test_a_folder_that_does_not_hold_one_whole_run_is_reported(names: list[str], tmp_path: Path):
     for name in names:
         (tmp_path / name).write_text("{}")
 
@@ -163,7 +163,7 @@ def test_a_folder_that_does_not_hold_one_whole_run_is_told(names: list[str], tmp
     ("text", "told"),
     [('{"n": ', "truncated: it ends after 6 characters"), ("\0\0", "corrupt: it is not JSON")],
 )
-def test_a_file_that_something_else_damaged_is_told_with_its_path(
+def test_a_file_that_something_else_damaged_is_reported_with_its_path(
     tmp_path: Path, text: str, told: str
 ):
     (tmp_path / NAME).write_text(text)

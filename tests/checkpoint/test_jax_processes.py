@@ -1,4 +1,4 @@
-"""Several JAX processes save together: a file for each, and each goes on from its own."""
+"""Several JAX processes save together: a file for each, and each resumes from its own."""
 
 import json
 import os
@@ -46,6 +46,22 @@ def rest(iterator):
     return [record for batch in iterator for record in batch.tolist()]
 
 
+def replicate(saves):
+    # Saves or restores the states as arrays that are equal in all processes.
+    shared = os.environ["FOLDER"] + "-arrays"
+    if saves:
+        taken(loader, 2 + index), taken(dataset, 3 - index)
+        found = [gm.checkpoint.replicated_state(one.get_state()) for one in (loader, dataset)]
+        np.savez(f"{shared}-{index}.npz", *(leaf for one in found for leaf in one.values()))
+        names = [list(one) for one in found]
+        assert names == [["gristmill", "pipeline"]] * 2
+        return {"equal": [[int(number) for number in one["gristmill"]] for one in found]}
+    leaves = list(np.load(f"{shared}-0.npz").values())
+    loader.set_state(dict(zip(["gristmill", "pipeline"], leaves[:2])))
+    dataset.set_state(dict(zip(["gristmill", "pipeline"], leaves[2:])))
+    return {}
+
+
 loader, dataset = iter(make_loader()), iter(make_dataset())
 said = {}
 with ocp.CheckpointManager(os.environ["FOLDER"]) as manager:
@@ -59,6 +75,8 @@ with ocp.CheckpointManager(os.environ["FOLDER"]) as manager:
                 dataset=gm.PyGrainCheckpointSave(dataset),
             ),
         )
+    elif task.startswith("replicated"):
+        said |= replicate(task == "replicated save")
     else:
         manager.restore(
             1,
@@ -74,7 +92,7 @@ with open(f"{os.environ['FOLDER']}-{task}-{index}-of-{count}.json", "w") as file
 
 
 def run(folder: Path, task: str, count: int) -> list[dict[str, Any]]:
-    """Run the program as some JAX processes, and give what each of them says."""
+    """Run the program as some JAX processes, and return what each of them prints."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -148,4 +166,21 @@ def test_two_processes_go_on_from_the_place_of_one(tmp_path: Path):
 
     for face in ("loader", "dataset"):
         records = before[face] + [record for one in after for record in one[f"{face}_rest"]]
+        assert sorted(records) == list(range(48))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_all_processes_have_equal_arrays_of_all_states(
+    saved: tuple[Path, list[dict[str, Any]]], tmp_path: Path, count: int
+):
+    _, alike = saved  # which took as many elements
+    folder = tmp_path / "checkpoints"
+
+    before = run(folder, "replicated save", 2)
+    after = run(folder, "replicated restore", count)
+
+    assert before[0]["equal"] == before[1]["equal"]
+    for face in ("loader", "dataset"):
+        records = [record for one in alike for record in one[face]]
+        records += [record for one in after for record in one[f"{face}_rest"]]
         assert sorted(records) == list(range(48))

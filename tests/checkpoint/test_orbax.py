@@ -1,4 +1,4 @@
-"""Orbax saves iterators, alone and together with a model, and they go on from there."""
+"""Orbax saves iterators, alone and together with a model, and they resume from there."""
 
 import importlib.metadata
 import subprocess
@@ -68,7 +68,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ocp.Chec
 
 
 @EACH_FACE
-def test_a_restored_iterator_gives_the_exact_rest(make: Any, manager: ocp.CheckpointManager):
+def test_a_restored_iterator_yields_the_exact_rest(make: Any, manager: ocp.CheckpointManager):
     iterator = make()
     head = taken(iterator, 4)
     assert manager.save(4, args=checkpoint.CheckpointSave(iterator))
@@ -384,7 +384,7 @@ def test_all_spellings_are_one_class(module: Any, kind: str):
 
 
 @pytest.mark.parametrize("module", [gm, gristmill.python, checkpoint])
-def test_a_name_that_is_not_there_is_told_as_python_tells_it(module: Any):
+def test_a_name_that_is_not_there_is_reported_as_python_reports_it(module: Any):
     with pytest.raises(
         AttributeError, match=f"^module '{module.__name__}' has no attribute 'CheckpointSaver'$"
     ):
@@ -411,7 +411,7 @@ except ImportError as error:
         "gristmill.GrainCheckpointHandler",
     ],
 )
-def test_without_orbax_everything_else_works_and_the_error_says_what_to_install(statement: str):
+def test_without_orbax_everything_else_works_and_the_error_reports_what_to_install(statement: str):
     program = WITHOUT_ORBAX.format(statement=statement)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
@@ -419,7 +419,7 @@ def test_without_orbax_everything_else_works_and_the_error_says_what_to_install(
 
     assert done.stdout == (
         "Saving iterators with Orbax needs the package 'orbax.checkpoint'. Install it with "
-        "`pip install gristmill[orbax]`.\n"
+        '`pip install "gristmill[orbax]"`.\n'
     )
 
 

@@ -1,4 +1,4 @@
-"""The bad records that were skipped, as a state tells them."""
+"""The bad records that were skipped, as a state reports them."""
 
 from dataclasses import FrozenInstanceError
 from typing import Any
@@ -28,7 +28,7 @@ cursors = st.tuples(st.integers(0, 2**62), st.integers(0, 1000))
 
 
 @given(cursor=cursors, skipped=st.lists(st.tuples(cursors, records)))
-def test_a_ledger_comes_back_from_its_state_whatever_it_says(cursor: Any, skipped: Any):
+def test_a_ledger_comes_back_from_its_state_whatever_it_reports(cursor: Any, skipped: Any):
     state = state_at(Position(cursor, tuple(skipped)))
 
     assert decode_state(encode_state(state, HERE), HERE) == state
@@ -56,11 +56,11 @@ def test_a_state_is_readable():
     ]
 
 
-def test_a_state_without_skips_says_so():
+def test_a_state_without_skips_reports_that():
     assert encode_state(state_at(Position((8,))), HERE)["skipped"] == []
 
 
-def test_reading_a_state_twice_gives_the_same():
+def test_reading_a_state_twice_yields_the_same():
     skip = SkippedRecord(position=7, record=None, step="Map f", error="ValueError")
     state = encode_state(state_at(Position((8,), (((8,), skip),))), HERE)
 

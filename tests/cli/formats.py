@@ -1,6 +1,7 @@
 """Sample data in every format that has a source, written without gristmill."""
 
 import csv
+import gzip
 import io
 import json
 import sqlite3
@@ -12,10 +13,12 @@ from typing import Any
 
 import datasets
 import google_crc32c
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
+import zarr
 from array_record.python.array_record_module import ArrayRecordWriter
 from PIL import Image
 
@@ -97,6 +100,64 @@ def json_lines(folder: Path) -> str:
     return str(folder / "a.jsonl")
 
 
+def json_array(folder: Path) -> str:
+    (folder / "a.json").write_text(json.dumps([{"id": i, "text": f"[{i}"} for i in range(COUNT)]))
+    return str(folder / "a.json")
+
+
+def text(folder: Path) -> str:
+    lines = "".join(f"line {i}\n" for i in range(COUNT))
+    (folder / "a.txt.gz").write_bytes(gzip.compress(lines.encode()))
+    return str(folder / "a.txt.gz")
+
+
+def litdata(folder: Path) -> str:
+    items = [struct.pack("<2Iq", 8, 2, i) + b"%02d" % i for i in range(COUNT)]
+    ends = np.cumsum([4 * (COUNT + 2), *map(len, items)]).astype("<u4")
+    (folder / "litdata").mkdir()
+    data = struct.pack("<I", COUNT) + ends.tobytes() + b"".join(items)
+    (folder / "litdata" / "chunk-0-0.bin").write_bytes(data)
+    leaf = {"type": None, "context": None, "children_spec": []}
+    tree = {"type": "builtins.dict", "context": '["id", "text"]', "children_spec": [leaf, leaf]}
+    config = {"data_format": ["int", "str"], "data_spec": json.dumps([1, tree])}
+    chunk = {"chunk_size": COUNT, "filename": "chunk-0-0.bin"}
+    (folder / "litdata" / "index.json").write_text(
+        json.dumps({"chunks": [chunk], "config": config})
+    )
+    return str(folder / "litdata")
+
+
+def mds(folder: Path) -> str:
+    records = [struct.pack("<Iq", 2, i) + b"%02d" % i for i in range(COUNT)]
+    ends = np.cumsum([4 * (COUNT + 2), *map(len, records)]).astype("<u4")
+    (folder / "mds").mkdir()
+    data = struct.pack("<I", COUNT) + ends.tobytes() + b"".join(records)
+    (folder / "mds" / "shard.00000.mds").write_bytes(data)
+    shard = {
+        "column_encodings": ["int", "str"],
+        "column_names": ["id", "text"],
+        "column_sizes": [8, None],
+        "format": "mds",
+        "raw_data": {"basename": "shard.00000.mds"},
+        "samples": COUNT,
+        "version": 2,
+    }
+    (folder / "mds" / "index.json").write_text(json.dumps({"shards": [shard], "version": 2}))
+    return str(folder / "mds")
+
+
+def megatron(folder: Path) -> str:
+    tokens = [np.arange(i % 5, dtype="<u2") for i in range(COUNT)]
+    lengths = np.array([len(sequence) for sequence in tokens], "<i4")
+    starts = (np.cumsum(lengths) - lengths) * 2
+    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, COUNT, COUNT + 1)
+    bounds = np.arange(COUNT + 1, dtype="<i8")
+    (folder / "a.bin").write_bytes(np.concatenate(tokens).tobytes())
+    index = head + lengths.tobytes() + starts.astype("<i8").tobytes() + bounds.tobytes()
+    (folder / "a.idx").write_bytes(index)
+    return str(folder / "a.idx")
+
+
 def tar(folder: Path) -> str:
     with tarfile.open(folder / "a.tar", "w") as archive:
         for i in range(COUNT):
@@ -121,6 +182,19 @@ def npz(folder: Path) -> str:
     return str(folder / "a.npz")
 
 
+def hdf5(folder: Path) -> str:
+    with h5py.File(folder / "a.h5", "w") as file:
+        file["image"] = np.arange(COUNT * 8 * 9, dtype=np.uint8).reshape(COUNT, 8, 9)
+        file["label"] = np.arange(COUNT)
+    return str(folder / "a.h5")
+
+
+def zarr_group(folder: Path) -> str:
+    group = zarr.open_group(folder / "a.zarr", mode="w")
+    group.create_array("label", data=np.arange(COUNT), chunks=(7,))
+    return str(folder / "a.zarr")
+
+
 def idx(folder: Path) -> str:
     images = np.arange(COUNT * 8 * 9, dtype=np.uint8).reshape(COUNT, 8, 9)
     header = struct.pack(">HBB3I", 0, 8, 3, *images.shape)
@@ -142,13 +216,20 @@ MAKERS: dict[str, Callable[[Path], str]] = {
     "array_record": array_record,
     "arrow": arrow,
     "csv": comma_separated,
+    "hdf5": hdf5,
     "hugging_face": hugging_face,
     "idx": idx,
     "image_folder": image_folder,
+    "json_array": json_array,
     "json_lines": json_lines,
+    "litdata": litdata,
+    "mds": mds,
+    "megatron": megatron,
     "numpy": npz,
     "parquet": parquet,
     "sqlite": sqlite,
     "tar": tar,
+    "text": text,
     "tfrecord": tfrecord,
+    "zarr": zarr_group,
 }

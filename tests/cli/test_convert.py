@@ -16,12 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gristmill._cli.convert import Conversion, _PartialOutput, convert
+from gristmill._api.write import write
+from gristmill._cli.convert import Conversion, convert
+from gristmill._cli.main import main
 from gristmill._data.example_proto.parse import parse_example
 from gristmill._data.example_proto.serialize import format_example
+from gristmill._data.writers.sharded_output import PartialOutput
 from gristmill.errors import BatchError, GristmillError, PlanError, SourceError
 from gristmill.sources import (
     ArrayRecordDataSource,
+    CsvSource,
     NumpySource,
     ParquetSource,
     open_source,
@@ -60,7 +64,13 @@ def as_example(record: Any) -> Any:
     if isinstance(record, bytes):
         return from_example(record)
     columns = record if isinstance(record, dict) else {"record": record}
-    return from_example(format_example(columns))
+    stored = {
+        name: value.tobytes()
+        if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "biuf"
+        else value
+        for name, value in columns.items()
+    }
+    return from_example(format_example(stored))
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name not in ("arrow", "parquet")])
@@ -122,7 +132,7 @@ def test_the_printed_code_reads_the_output(tmp_path: Path):
         source = MAKERS[name](tmp_path)
         printed = run(source, tmp_path / f"out-{target}", to=target)
         code = printed.splitlines()[-1].removeprefix("Read them with ")
-        program = f"import gristmill as grain; print(len({code}))"
+        program = f"import gristmill, gristmill.sources, gristmill.transforms; print(len({code}))"
 
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", program],
@@ -132,6 +142,77 @@ def test_the_printed_code_reads_the_output(tmp_path: Path):
         )
 
         assert done.stdout == f"{COUNT}\n"
+
+
+CSV = """\
+id;price;day;at;big;flag;note
+1;0.1;2024-01-31;2024-01-31 10:20:30;9007199254740993;true;
+2;;2024-02-01;;-1;;"a ""quoted"" ; one"
+3;1e300;;2024-02-01 00:00:00;0;false;ü
+"""
+
+
+def test_csv_files_become_parquet_files_without_reading_each_record(tmp_path: Path):
+    for number in range(2):
+        (tmp_path / f"{number}.csv").write_text(CSV)
+    options: dict[str, Any] = {"delimiter": ";", "types": {"id": "int16"}}
+
+    run(f"{tmp_path}/*.csv", tmp_path / "fast.parquet", records_per_shard=5, options=options)
+    source = CsvSource(f"{tmp_path}/*.csv", **options)
+    write(rows_of(source), tmp_path / "plain.parquet")  # one by one, whatever it offers
+
+    fast, plain_rows = (
+        ParquetSource(str(tmp_path / f"{name}.parquet" / "*.parquet")) for name in ("fast", "plain")
+    )
+    assert len(list((tmp_path / "fast.parquet").iterdir())) == 2
+    assert repr(rows_of(fast)) == repr(rows_of(plain_rows))
+    assert rows_of(fast) == rows_of(source)
+    assert type(fast[0]["id"]) is np.int16
+
+
+def rows_of(source: Any) -> list[Any]:
+    return [source[index] for index in range(len(source))]
+
+
+def test_a_csv_file_without_a_header_can_be_converted(tmp_path: Path):
+    (tmp_path / "a.data").write_text("1\t2\n3\t4\n")
+    arguments = ["convert", f"{tmp_path}/a.data", f"{tmp_path}/out.parquet", "--format", "csv"]
+
+    assert main([*arguments, "--delimiter", "tab", "--no-has-header", "--types", "f1=float32"]) == 0
+
+    written = rows_of(ParquetSource(f"{tmp_path}/out.parquet/*.parquet"))
+    assert written == [{"f0": 1, "f1": 2.0}, {"f0": 3, "f1": 4.0}]
+    assert type(written[0]["f1"]) is np.float32
+
+
+@pytest.mark.parametrize("to", ["array_record", "parquet", "npy"])
+def test_floats_are_rounded_on_request(tmp_path: Path, to: str):
+    (tmp_path / "a.csv").write_text("x,y\n0.1,1\n0.2,2\n")
+
+    assert main(["convert", f"{tmp_path}/a.csv", f"{tmp_path}/out", "--to", to, "--float32"]) == 0
+
+    source = open_source(f"{tmp_path}/out")
+    if to == "array_record":
+        parse = ParseExample.read(tmp_path / "out" / "features.json")
+        records = [parse.map(record) for record in source]
+    else:
+        records = rows_of(source)
+    assert [float(record["x"]) for record in records] == [float(np.float32(x)) for x in (0.1, 0.2)]
+    assert [int(record["y"]) for record in records] == [1, 2]
+
+
+def test_a_number_that_is_too_large_to_be_rounded_is_an_error(tmp_path: Path):
+    source = write_lines(tmp_path / "a.jsonl", [{"x": 1.5}, {"x": 1e300}])
+
+    with pytest.raises(BatchError, match="records 0 to 1 hold a number that is too large"):
+        run(source, tmp_path / "out", float32=True)
+
+
+def test_values_of_several_types_cannot_be_a_column_of_a_table(tmp_path: Path):
+    source = write_lines(tmp_path / "a.jsonl", [{"x": [1, 2]}, {"x": "two"}])
+
+    with pytest.raises(BatchError, match=r"'x' has values of several types.* to one type before"):
+        run(source, tmp_path / "out", to="parquet")
 
 
 def test_a_null_cannot_be_written_as_a_feature(tmp_path: Path):
@@ -160,7 +241,7 @@ def test_shapes_and_types_are_saved_in_the_features_file(tmp_path: Path):
 
     features = json.loads((tmp_path / "out" / "features.json").read_text())
     assert features == {
-        "image": {"dtype": "uint8", "shape": [8, 9]},
+        "image": {"dtype": "uint8", "shape": [8, 9], "is_raw": True},
         "label": {"dtype": "int64", "shape": []},
     }
 
@@ -333,7 +414,7 @@ def test_an_interrupt_at_any_line_leaves_no_incomplete_shard(tmp_path: Path):
     while True:
         target = tmp_path / f"out{lines}"
         call = functools.partial(run, source, target, records_per_shard=1)
-        if not interrupted_at(lines, _PartialOutput.write_shard, call):
+        if not interrupted_at(lines, PartialOutput.write_shard, call):
             break
         assert not (tmp_path / f"out{lines}.partial" / ".part").exists()
         call()
@@ -375,8 +456,8 @@ def test_a_folder_with_other_files_is_left_unchanged(tmp_path: Path):
 
 def test_the_suffix_selects_the_format():
     formats = {
-        name: Conversion(source="a", target=name).format
-        for name in ("x.parquet", "x.npy", "x.array_record", "x", "x.tar")
+        name: Conversion(source="a", target=name).output.format
+        for name in ("x.parquet", "x.npy", "x.array_record", "x", "x.tar", "x.tfrecord")
     }
 
     assert formats == {
@@ -384,5 +465,27 @@ def test_the_suffix_selects_the_format():
         "x.npy": "npy",
         "x.array_record": "array_record",
         "x": "array_record",
-        "x.tar": "array_record",
+        "x.tar": "tar",
+        "x.tfrecord": "tfrecord",
     }
+
+
+@pytest.mark.parametrize("to", [None, "array_record"])
+def test_a_suffix_of_a_format_that_is_not_written_is_refused(to: str | None):
+    with pytest.raises(PlanError, match=r"suffix of a format that is not written\. Choose one of"):
+        _ = Conversion(source="a", target="x.csv", to=to).output
+
+
+def test_a_suffix_of_another_format_than_that_to_write_is_refused():
+    with pytest.raises(PlanError, match=r"x\.tar has the suffix of tar, .* is array_record\."):
+        _ = Conversion(source="a", target="x.tar", to="array_record").output
+    assert Conversion(source="a", target="x.tar", to="tar").output.format == "tar"
+    assert Conversion(source="a", target="x", to="tar").output.format == "tar"
+    assert Conversion(source="a", target="x.1", to="tar").output.format == "tar"
+
+
+def test_the_names_of_classes_are_kept(tmp_path: Path):
+    run(MAKERS["image_folder"](tmp_path), tmp_path / "out")
+
+    source: Any = open_source(MAKERS["image_folder"](tmp_path / "again"))
+    assert json.loads((tmp_path / "out" / "classes.json").read_text()) == list(source.classes)

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from gristmill._base.printable import printable
 from gristmill._cli.inspect import inspect
 from gristmill._cli.main import main
 from gristmill._data.example_proto.serialize import format_example
+from gristmill._printable import printable
 
 EVIL = "a\x1b[2J\x1b]0;title\x07\u202e\x9b31m"
 

@@ -15,7 +15,7 @@ from tests.cli.formats import MAKERS
     ("arguments", "message"),
     [
         (["inspect", "none.parquet"], "There is no such file"),
-        (["inspect", "notes.txt"], "`--format`"),
+        (["inspect", "notes.dat"], "`--format`"),
         (["inspect", "a.npz", "--columns", "image"], "`--columns`"),
         (["inspect", "a.npz", "--format", "parquet"], "not a Parquet file"),
         (["inspect", "a.npz", "-n", "-1"], "`--records` must be at least 0"),
@@ -24,6 +24,11 @@ from tests.cli.formats import MAKERS
         (["inspect", "a.db", "--table", "none"], "`--table`"),
         (["convert", "none.csv", "out"], "There is no such file"),
         (["convert", "a.npz", "out", "--records-per-shard", "0"], "`--records-per-shard` must be"),
+        (["inspect", "a.npz", "--no-has-header"], "`--has-header` cannot be used with numpy"),
+        (["inspect", "empty.csv"], "pass `--no-has-header`"),
+        (["convert", "late.csv", "out.parquet"], "such as `--types x=float64`"),
+        (["inspect", "late.csv", "--delimiter", "ab"], "`--delimiter` must be one character"),
+        (["convert", "late.csv", "out", "--to", "npy", "--types", "x=string"], "(`--to parquet`"),
     ],
 )
 def test_an_error_is_one_line_that_names_the_flag(
@@ -36,7 +41,10 @@ def test_an_error_is_one_line_that_names_the_flag(
     monkeypatch.chdir(tmp_path)
     MAKERS["numpy"](tmp_path)
     MAKERS["sqlite"](tmp_path)
-    (tmp_path / "notes.txt").write_text("some notes")
+    (tmp_path / "notes.dat").write_text("some notes")
+    (tmp_path / "empty.csv").write_text("\n")
+    late = "".join(f"{number:070}\n" for number in range(20_000))
+    (tmp_path / "late.csv").write_text(f"x\n{late}0.1\n")  # after what types are inferred from
     (tmp_path / "empty").mkdir()
 
     assert main(arguments) == 1
@@ -48,8 +56,29 @@ def test_an_error_is_one_line_that_names_the_flag(
     assert "Traceback" not in stderr
 
 
+def test_notes_name_flags_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "a.csv").write_text("x\n0.1\n")
+    assert main(["convert", f"{tmp_path}/a.csv", f"{tmp_path}/out"]) == 1
+    message, note = capsys.readouterr().err.splitlines()
+    assert "Round it with `--float32`, or" in message
+    assert note == "  In record 0. Parquet (`--to parquet`) supports more types."
+
+
+def test_no_arguments_print_the_help(capsys: pytest.CaptureFixture[str]):
+    assert main([]) == 0
+    printed = capsys.readouterr().out
+    assert "usage: gristmill" in printed
+    assert "convert" in printed
+
+
 @pytest.mark.parametrize(
-    "arguments", [[], ["inspect"], ["convert", "a"], ["convert", "a", "b", "--shard-size", "big"]]
+    "arguments",
+    [
+        ["inspect"],
+        ["convert", "a"],
+        ["convert", "a", "b", "--shard-size", "big"],
+        ["inspect", "a", "--types", "x"],
+    ],
 )
 def test_a_wrong_command_line_prints_the_usage(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

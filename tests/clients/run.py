@@ -15,7 +15,7 @@ def run(name: str, *arguments: str, interpreter: tuple[str, ...] = (), **variabl
     """Return what a program prints last, as JSON.
 
     Args:
-        name: The program, in `tests/clients/programs`.
+        name: The program, in `tests/clients/programs`, or its absolute path.
         *arguments: Its arguments.
         interpreter: Arguments of Python before the program, such as `AS_GRAIN`.
         **variables: Environment variables.
@@ -25,7 +25,7 @@ def run(name: str, *arguments: str, interpreter: tuple[str, ...] = (), **variabl
         env={**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", **variables},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr

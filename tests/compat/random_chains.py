@@ -23,7 +23,7 @@ from tests.compat.side_by_side import (
 
 
 class Records:
-    """A source whose record `i` is made from `i`; each read gives a new object."""
+    """A source whose record `i` is made from `i`; each read yields a new object."""
 
     def __init__(self, num_records: int):
         self._num_records = num_records

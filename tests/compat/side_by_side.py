@@ -74,7 +74,7 @@ def _assert_same_array(actual: Any, expected: Any, at: str) -> None:
 def make_loader(
     api: API, source: Any, *operations: MakeOperation, sampler: Any = None, **options: Any
 ) -> Any:
-    """A loader of `source` in this process; in order and once unless a sampler says otherwise."""
+    """A loader of `source` in this process; in order and once unless a sampler differs."""
     if sampler is None:
         sampler = api.IndexSampler(len(source), num_epochs=1, seed=0)
     return api.DataLoader(
@@ -92,7 +92,7 @@ def stream(loader: Iterable[Any], limit: int | None = None) -> list[Any]:
 
 
 def assert_same_stream(program: Program, limit: int | None = None) -> list[Any]:
-    """Both sides give the same elements in the same order; returns them."""
+    """Both sides yield the same elements in the same order; returns them."""
     expected = stream(program(oracle), limit)
     actual = stream(program(ours), limit)
     assert_same(actual, expected, "stream")

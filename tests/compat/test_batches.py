@@ -1,5 +1,6 @@
 """What is in a batch: containers, dtypes, shapes and bytes are Grain's, for any kind of record."""
 
+import array
 import collections
 import dataclasses
 from typing import Any, NamedTuple
@@ -39,7 +40,7 @@ class Plain:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class Registered:
-    """A pytree node, because the user has told JAX so."""
+    """A pytree node, because the user has registered it with JAX."""
 
     image: Any
     label: Any
@@ -97,6 +98,11 @@ RECORDS = {
     "bfloat16": lambda i: np.array([i, 0.5], dtype=ml_dtypes.bfloat16),
     "jax array": lambda i: jnp.arange(3, dtype=jnp.int32) + i,
     "arrays of two dtypes": lambda i: np.array([i], dtype=np.int32 if i % 2 else np.float32),
+    "bytearray": lambda i: bytearray([i, 1]),
+    "memoryview": lambda i: memoryview(array.array("h", [i, 1])),
+    "array of the standard library": lambda i: array.array("h", [i, 1]),
+    "range": lambda i: range(i, i + 3),
+    "deque": lambda i: collections.deque([i, 1.5]),
     "dict": lambda i: {"image": image(i), "label": i},
     "dict out of order": lambda i: {"z": i, "a": i, "m": i} if i % 2 else {"m": i, "z": i, "a": i},
     "ordered dict": lambda i: collections.OrderedDict(b=i, a=float(i)),
@@ -145,7 +151,7 @@ def test_a_batch_of_batches_is_grains(record):
     "dtype",
     ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"],
 )
-def test_a_source_that_is_an_array_gives_grains_elements_and_batches(dtype):
+def test_a_source_that_is_an_array_yields_grains_elements_and_batches(dtype):
     source = np.arange(42).reshape(7, 3, 2).astype(dtype)
     assert_same_stream(lambda api: make_loader(api, source))
     assert_same_stream(lambda api: make_loader(api, source, batching(3)))
@@ -158,7 +164,7 @@ def test_a_source_that_is_an_array_gives_grains_elements_and_batches(dtype):
     assert_same_stream(shuffled)
 
 
-def test_a_shared_memory_source_gives_grains_elements_and_batches():
+def test_a_shared_memory_source_yields_grains_elements_and_batches():
     values = [1, 2.5, True, "text", b"bytes", None]
     sources = {api: api.InMemoryDataSource(values) for api in (oracle, ours)}
     assert_same_stream(lambda api: make_loader(api, sources[api]))

@@ -66,7 +66,7 @@ def run(program, api):
 
 
 def resume(program, api, state, limit=None):
-    """What a new loader gives from a state."""
+    """What a new loader yields from a state."""
     iterator = iter(program(api))
     iterator.set_state(state)
     return stream(iterator, limit)
@@ -107,7 +107,7 @@ def test_reading_a_state_does_not_move_the_stream(operations):
     assert_same(elements, stream(program(oracle)))
 
 
-def test_a_state_is_json_that_says_the_same_on_every_run():
+def test_a_state_is_json_that_reports_the_same_on_every_run():
     def state():
         iterator = iter(program_of([DRAW, batching(3)])(ours))
         next(iterator)

@@ -35,23 +35,46 @@ def interleaved(api: Any) -> Any:
     return iter(api.experimental.InterleaveIterDataset(datasets, cycle_length=2))
 
 
-def concatenated(api: Any) -> Any:
-    stream = api.MapDataset.source([{"x": np.ones(2)}]).to_iter_dataset()
-    return list(api.experimental.ConcatThenSplitIterDataset(stream, length_struct={"x": 3, "y": 2}))
+def concatenated(api: Any, **lengths: int) -> Any:
+    stream = api.MapDataset.source([{"x": np.ones(2), "z": np.ones(2)}]).to_iter_dataset()
+    return list(api.experimental.ConcatThenSplitIterDataset(stream, length_struct=lengths))
 
 
 CASES: dict[str, tuple[Any, str]] = {
-    "other keys": (lambda api: batched(api, {"a": 1}, {"b": 2}), "same structure"),
-    "other shapes": (lambda api: batched(api, np.ones(2), np.ones(3)), "same structure"),
+    "other keys": (
+        lambda api: batched(api, {"a": 1}, {"b": 2}),
+        "Expected all input elements to have the same structure but got:",
+    ),
+    "other shapes": (
+        lambda api: batched(api, np.ones(2), np.ones(3)),
+        "Expected all input elements to have the same structure but got:",
+    ),
     "no output spec": (
         lambda api: api.experimental.get_element_spec(api.MapDataset.range(3).map(lambda x: x)),
         "does not implement `output_spec`",
     ),
-    "a feature is missing": (concatenated, "Parent element has structure"),
+    "a feature is missing": (
+        lambda api: concatenated(api, x=3, z=3, y=2),
+        "Parent element has structure",
+    ),
+    "a feature without a length": (
+        lambda api: concatenated(api, x=3),
+        "Parent element has structure",
+    ),
+    "a document that is too long": (
+        lambda api: list(
+            api.experimental.FirstFitPackIterDataset(
+                api.MapDataset.source([{"x": np.ones(5)}]).to_iter_dataset(),
+                length_struct={"x": 3},
+                num_packing_bins=2,
+            )
+        ),
+        "must be truncated to max length",
+    ),
     "a filter skips all": (filtered, r"skipped 100\.00 % of the last seen 1000 elements\."),
     "a mix of nothing": (
-        lambda api: api.MapDataset.mix([api.MapDataset.range(0), api.MapDataset.range(3)]),
-        r"All datasets must have positive length for mixing, but dataset\(s\) at index 0 ",
+        lambda api: api.MapDataset.mix([api.MapDataset.range(size) for size in (0, 3, 0)]),
+        r"must have positive length for mixing, but dataset\(s\) at index 0 .*, index 2 ",
     ),
     "a batch after a filter": (
         lambda api: api.MapDataset.range(3).filter(bool).batch(2),
@@ -85,6 +108,69 @@ CASES: dict[str, tuple[Any, str]] = {
     "the next index of an interleave": (
         lambda api: api.experimental.get_next_index(interleaved(api)),
         "get_next_index is not supported for .*Interleave",
+    ),
+    "a state past the end": (
+        lambda api: iter(api.MapDataset.range(20).to_iter_dataset()).set_state({"next_index": 30}),
+        "Checkpoint `next_index` 30 is out of range for dataset of length 20",
+    ),
+    "a state before the start": (
+        lambda api: iter(api.MapDataset.range(20).to_iter_dataset()).set_state({"next_index": -1}),
+        "Checkpoint `next_index` -1 is out of range for dataset of length 20",
+    ),
+    "a weight of zero": (
+        lambda api: api.MapDataset.mix([api.MapDataset.range(3)] * 2, weights=[1, 0]),
+        "Must specify all non-zero proportions for mixing",
+    ),
+    "nothing to zip": (
+        lambda api: api.experimental.ZipMapDataset([]),
+        "At least one parent must be provided",
+    ),
+    "no streams to zip": (
+        lambda api: api.experimental.ZipIterDataset([]),
+        "At least one parent must be provided",
+    ),
+    "zipped datasets of other lengths": (
+        lambda api: api.experimental.ZipMapDataset([api.MapDataset.range(size) for size in (3, 2)]),
+        "All parents must have the same length",
+    ),
+    "a stream that is too short to zip": (
+        lambda api: list(
+            api.experimental.ZipIterDataset(
+                [api.MapDataset.range(size).to_iter_dataset() for size in (3, 3, 2)]
+            )
+        ),
+        "ZipIterDataset argument 3 is shorter than arguments 1-2",
+    ),
+    "threads below zero": (
+        lambda api: api.ReadOptions(num_threads=-1),
+        "num_threads must be non-negative, got -1",
+    ),
+    "a buffer below zero": (
+        lambda api: api.ReadOptions(prefetch_buffer_size=-1),
+        "prefetch_buffer_size must be non-negative, got -1",
+    ),
+    "a prefetch below zero": (
+        lambda api: api.experimental.ThreadPrefetchIterDataset(
+            api.MapDataset.range(3).to_iter_dataset(), prefetch_buffer_size=-1
+        ),
+        "`prefetch_buffer_size` must be greater than or equal to 0, got -1",
+    ),
+    **{
+        f"an index shuffle of {rounds} rounds": (
+            lambda api, rounds=rounds: api.experimental.index_shuffle(
+                1, max_index=5, seed=1, rounds=rounds
+            ),
+            "rounds must be an even integer between 4 and 1024, ",
+        )
+        for rounds in (2, 5, 2000)
+    },
+    "an index shuffle below zero": (
+        lambda api: api.experimental.index_shuffle(-1, max_index=5, seed=1, rounds=4),
+        r"index must be in \[0, max_index\]",
+    ),
+    "an index shuffle past the end": (
+        lambda api: api.experimental.index_shuffle(6, max_index=5, seed=1, rounds=4),
+        r"index must be in \[0, max_index\]",
     ),
     "setting the index of an interleave": (
         lambda api: api.experimental.set_next_index(interleaved(api), 1),

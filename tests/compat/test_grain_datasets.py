@@ -123,3 +123,64 @@ def test_the_seed_of_a_parent_of_grain_counts():
 
     parent = grain.MapDataset.range(20).seed(4).map(lambda x: x)
     assert shuffled(gm, parent) == shuffled(grain, parent)
+
+
+def numbers_of(api: Any, start: int = 0) -> Any:
+    """The same dataset of either side."""
+    return api.MapDataset.range(start, start + 7).map(lambda x: x * 2)
+
+
+def stream_of_numbers(api: Any, start: int = 0) -> Any:
+    return numbers_of(api, start).to_iter_dataset(grain.ReadOptions(num_threads=0))
+
+
+MAP_STEPS_OF_GRAIN: dict[str, Any] = {
+    "window shuffle": lambda api: grain.experimental.WindowShuffleMapDataset(
+        numbers_of(api), window_size=3, seed=1
+    ),
+    "zip": lambda api: grain.experimental.ZipMapDataset([numbers_of(grain), numbers_of(api)]),
+    "mix": lambda api: grain.MapDataset.mix([numbers_of(api), numbers_of(grain, 50)], [1, 2]),
+    "concatenate": lambda api: grain.MapDataset.concatenate([numbers_of(api), numbers_of(grain)]),
+}
+STREAM_STEPS_OF_GRAIN: dict[str, Any] = {
+    "mix": lambda api: grain.IterDataset.mix(
+        [stream_of_numbers(api), stream_of_numbers(grain, 50)]
+    ),
+    "a mix of Grain's and ours": lambda api: grain.IterDataset.mix(
+        [stream_of_numbers(grain), stream_of_numbers(api, 50)]
+    ),
+    "window shuffle": lambda api: grain.experimental.WindowShuffleIterDataset(
+        stream_of_numbers(api), window_size=3, seed=1
+    ),
+    "repeat": lambda api: grain.experimental.RepeatIterDataset(stream_of_numbers(api), 2),
+    "prefetch": lambda api: grain.experimental.ThreadPrefetchIterDataset(
+        stream_of_numbers(api), prefetch_buffer_size=2
+    ),
+    "interleave": lambda api: grain.experimental.InterleaveIterDataset(
+        [stream_of_numbers(api), stream_of_numbers(grain, 50)], cycle_length=2
+    ),
+    "options": lambda api: grain.experimental.WithOptionsIterDataset(
+        stream_of_numbers(api), grain.experimental.DatasetOptions()
+    ),
+}
+
+
+@pytest.mark.parametrize("make", MAP_STEPS_OF_GRAIN.values(), ids=MAP_STEPS_OF_GRAIN.keys())
+def test_a_step_of_grain_takes_a_map_dataset_of_ours(make: Any):
+    expected, found = make(grain), make(gm)
+
+    assert list(found) == list(expected)
+    assert [found[index] for index in range(20)] == [expected[index] for index in range(20)]
+
+
+@pytest.mark.parametrize("make", STREAM_STEPS_OF_GRAIN.values(), ids=STREAM_STEPS_OF_GRAIN.keys())
+def test_a_step_of_grain_takes_a_stream_of_ours_and_resumes(make: Any):
+    expected = list(make(grain))
+    iterator = iter(make(gm))
+    assert [next(iterator) for _ in range(3)] == expected[:3]
+    state = json.loads(json.dumps(iterator.get_state()))
+    assert list(iterator) == expected[3:]
+
+    resumed = iter(make(gm))
+    resumed.set_state(state)
+    assert list(resumed) == expected[3:]

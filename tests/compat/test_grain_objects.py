@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from grain import MapDataset as GrainMapDataset
 from grain import python as typed_grain
+from grain._src.python.dataset import stats as typed_stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from gristmill._data.sampling.grain_samplers import own_sampler
 from gristmill.errors import PlanTypeError
 
 grain_python: Any = typed_grain  # its classes are not ours to a type checker
+grain_stats: Any = typed_stats
 
 
 class AddOne(grain_python.MapTransform):
@@ -62,7 +64,7 @@ def stream_of(loader: Any) -> list[Any]:
     num_epochs=st.integers(1, 3),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_an_index_sampler_of_grain_gives_its_stream(
+def test_an_index_sampler_of_grain_yields_its_stream(
     num_records: int, shard: tuple[int, int], shuffle: bool, num_epochs: int, seed: int
 ):
     theirs = grain_python.IndexSampler(
@@ -84,7 +86,7 @@ def test_an_index_sampler_of_grain_gives_its_stream(
     assert list(ours) == expected
 
 
-def test_a_sequential_sampler_of_grain_gives_its_stream():
+def test_a_sequential_sampler_of_grain_yields_its_stream():
     theirs = grain_python.SequentialSampler(
         num_records=7, shard_options=grain_python.ShardOptions(1, 2)
     )
@@ -169,3 +171,26 @@ def test_what_a_dataset_of_grain_filters_out_is_left_out():
 def test_a_source_of_grain_is_a_source():
     theirs = grain_python.RangeDataSource(3, 9, 2)
     assert list(gristmill.MapDataset.source(theirs)) == [3, 5, 7]
+
+
+class Reported(gristmill.DatasetIterator[int]):
+    @grain_stats.record_next_duration_if_output
+    @grain_stats.trace_input_pipeline_next(stage_category=grain_stats.IPL_CAT_READ)
+    def __next__(self) -> int:
+        timer = grain_stats.Timer()
+        with timer:
+            element = next(self._parent)
+        with self._stats.record_self_time(offset_ns=timer.value()):
+            return self._stats.record_output_spec(element + 1)
+
+    def get_state(self) -> Any:
+        return self._parent.get_state()
+
+    def set_state(self, state: Any) -> None:
+        self._parent.set_state(state)
+
+
+def test_an_iterator_with_decorators_of_grains_statistics_runs():
+    stream = gristmill.MapDataset.range(3).to_iter_dataset()
+
+    assert list(Reported(iter(stream))) == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""States that Grain's `DataLoader` writes: without workers it goes on, others say why not."""
+"""States that Grain's `DataLoader` writes: without workers it continues, others report why not."""
 
 import json
 from itertools import islice
@@ -269,7 +269,7 @@ def test_a_checkpoint_folder_that_grain_wrote_is_read(tmp_path: Path):
 
 
 def assert_refused(program: Any, state: Any, message: str) -> None:
-    """The state is refused, and the iterator goes on where it was."""
+    """The state is refused, and the iterator continues where it was."""
     whole = stream(program(ours))
     iterator = iter(program(ours))
     iterator.start_prefetch()
@@ -294,11 +294,11 @@ OTHERS = {
 
 
 @pytest.mark.parametrize(("program", "message"), OTHERS.values(), ids=OTHERS.keys())
-def test_a_state_of_another_loader_says_what_differs(program: Any, message: str):
+def test_a_state_of_another_loader_reports_what_differs(program: Any, message: str):
     assert_refused(program_of(), grains_state(program), message)
 
 
-def test_a_state_without_the_flat_map_says_so():
+def test_a_state_without_the_flat_map_reports_that():
     assert_refused(program_of(SPLIT), grains_state(program_of()), r"0 FlatMap there, 1 here\.")
     assert_refused(
         program_of(SPLIT), grains_state(program_of(SPLIT, SPLIT)), r"2 FlatMap there, 1 here\."
@@ -317,6 +317,33 @@ def test_a_state_of_another_shard_is_refused():
     assert_refused(
         program(2), grains_state(program(1)), r"^The state belongs to another shard: .* 2 of 3\."
     )
+
+
+def test_a_state_that_is_past_the_end_of_a_smaller_shard_is_refused():
+    def program(api: Any) -> Any:
+        shard = api.ShardOptions(1, 2, drop_remainder=False)  # two records of five
+        sampler = api.IndexSampler(5, shard_options=shard, num_epochs=3)
+        return make_loader(api, range(5), sampler=sampler)
+
+    theirs, own = iter(program(oracle)), iter(program(ours))
+    assert len(list(islice(theirs, 6))) == 6
+    own.set_state(theirs.get_state())
+    assert list(own) == []
+    next(theirs)
+    with pytest.raises(StateError, match=r"after 7 records of a shard that has 6 here"):
+        own.set_state(theirs.get_state())
+
+
+@pytest.mark.filterwarnings("ignore:.* gets no records")
+def test_the_first_state_of_a_shard_without_records_is_its_end():
+    def program(api: Any) -> Any:
+        shard = api.ShardOptions(0, 2, drop_remainder=True)
+        sampler = api.IndexSampler(1, shard_options=shard, shuffle=True, seed=1, num_epochs=1)
+        return make_loader(api, range(1), sampler=sampler)
+
+    own = iter(program(ours))
+    own.set_state(iter(program(oracle)).get_state())
+    assert list(own) == []
 
 
 def test_a_state_that_is_not_validated_goes_on_within_the_bounds():
@@ -357,11 +384,11 @@ def grains_body() -> dict[str, Any]:
     ],
     ids=repr,
 )
-def test_a_damaged_state_is_told(changes: dict[str, Any], message: str):
+def test_a_damaged_state_is_reported(changes: dict[str, Any], message: str):
     assert_refused(program_of(), json.dumps({**grains_body(), **changes}).encode(), message)
 
 
-def test_a_truncated_state_is_told():
+def test_a_truncated_state_is_reported():
     state = grains_state(program_of())
     assert_refused(program_of(), state[: len(state) // 2], r"^The state is truncated")
 
@@ -375,7 +402,7 @@ def test_a_truncated_state_is_told():
     ],
     ids=repr,
 )
-def test_a_damaged_state_of_a_flat_map_is_told(nested: dict[str, Any]):
+def test_a_damaged_state_of_a_flat_map_is_reported(nested: dict[str, Any]):
     assert_refused(program_of(SPLIT), nested, r"^The state is one of Grain's, and corrupt")
 
 
@@ -383,7 +410,7 @@ def test_a_damaged_state_of_a_flat_map_is_told(nested: dict[str, Any]):
 
 
 @pytest.mark.parametrize("operations", [[batching(2)], [SPLIT]], ids=["batch", "flat map"])
-def test_a_state_with_workers_says_why_not_and_what_can_be_done(operations: Any):
+def test_a_state_with_workers_reports_why_not_and_what_can_be_done(operations: Any):
     if not flags.FLAGS.is_parsed():
         flags.FLAGS.mark_as_parsed()  # Grain reads them before it starts workers
     loader = oracle.DataLoader(

@@ -49,7 +49,7 @@ def test_a_stream_without_end_goes_on_as_grains():
     assert len(assert_same_stream(program, limit=40)) == 40
 
 
-def test_a_sequential_sampler_gives_grains_stream():
+def test_a_sequential_sampler_yields_grains_stream():
     assert_same_stream(
         lambda api: make_loader(
             api,
@@ -60,7 +60,7 @@ def test_a_sequential_sampler_gives_grains_stream():
     )
 
 
-def test_a_range_source_gives_grains_records():
+def test_a_range_source_yields_grains_records():
     def program(api):
         return make_loader(api, api.RangeDataSource(10, -15, -3), batching(2))
 
@@ -99,7 +99,7 @@ class Backwards:
 
 
 @pytest.mark.parametrize("shard_count", [1, 2])
-def test_a_users_own_sampler_without_a_length_gives_grains_stream(shard_count):
+def test_a_users_own_sampler_without_a_length_yields_grains_stream(shard_count):
     def program(api):
         return make_loader(
             api,
@@ -153,7 +153,7 @@ def test_a_filter_keeps_what_grain_keeps_whatever_truthy_thing_it_returns():
         assert 0 < len(kept) < 10
 
 
-def test_a_filter_that_keeps_nothing_gives_an_empty_stream():
+def test_a_filter_that_keeps_nothing_yields_an_empty_stream():
     def program(api):
         return make_loader(api, range(10), filtering(lambda x: False), batching(2))
 
@@ -161,7 +161,7 @@ def test_a_filter_that_keeps_nothing_gives_an_empty_stream():
 
 
 @pytest.mark.parametrize("make_children", [list, tuple, iter])
-def test_a_flat_map_gives_grains_children_in_order(make_children):
+def test_a_flat_map_yields_grains_children_in_order(make_children):
     repeat = flat_mapping(lambda x: make_children([(x, i) for i in range(x % 4)]), max_fan_out=3)
     children = assert_same_stream(lambda api: make_loader(api, range(10), repeat))
     assert len(children) == sum(x % 4 for x in range(10))
@@ -365,7 +365,7 @@ CHAINS = {
 
 @pytest.mark.parametrize("operations", CHAINS.values(), ids=CHAINS.keys())
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_a_chain_of_operations_gives_grains_stream(operations, shuffle):
+def test_a_chain_of_operations_yields_grains_stream(operations, shuffle):
     def program(api):
         sampler = api.IndexSampler(24, shuffle=shuffle, num_epochs=2, seed=8)
         return make_loader(api, range(24), *operations, sampler=sampler)
@@ -413,7 +413,7 @@ OLDER = {
 
 
 @pytest.mark.parametrize("operations", OLDER.values(), ids=OLDER.keys())
-def test_older_operations_give_grains_stream(operations):
+def test_older_operations_yield_grains_stream(operations):
     def program(api):
         sampler = api.IndexSampler(13, shuffle=True, num_epochs=2, seed=6)
         return make_loader(api, range(13), *operations, sampler=sampler)
@@ -434,7 +434,7 @@ LOADS = {
 
 
 @pytest.mark.parametrize("options", LOADS.values(), ids=LOADS.keys())
-def test_load_gives_grains_stream(options):
+def test_load_yields_grains_stream(options):
     def program(api):
         inline = api.ReadOptions(num_threads=0)
         return api.load(range(10), read_options=inline, worker_count=0, **options)

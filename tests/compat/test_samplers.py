@@ -1,4 +1,4 @@
-"""Samplers give Grain's metadata: index, record key and generator, for any size, seed and shard."""
+"""Samplers yield Grain's metadata (index, record key, generator) for any size, seed, shard."""
 
 import itertools
 import sys
@@ -73,7 +73,7 @@ def assert_same_sampler(make, positions):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("num_records", SIZES + NEAR_POWERS_OF_TWO)
-def test_a_shuffled_sampler_gives_grains_metadata_over_three_epochs(num_records, seed):
+def test_a_shuffled_sampler_yields_grains_metadata_over_three_epochs(num_records, seed):
     assert_same_sampler(
         lambda api: api.IndexSampler(num_records, shuffle=True, num_epochs=3, seed=seed),
         positions_of(num_records, 3),
@@ -82,7 +82,7 @@ def test_a_shuffled_sampler_gives_grains_metadata_over_three_epochs(num_records,
 
 @pytest.mark.parametrize("seed", [None, *SEEDS])
 @pytest.mark.parametrize("num_records", [1, 3, 1000, 2**33])
-def test_an_unshuffled_sampler_gives_grains_metadata_over_three_epochs(num_records, seed):
+def test_an_unshuffled_sampler_yields_grains_metadata_over_three_epochs(num_records, seed):
     assert_same_sampler(
         lambda api: api.IndexSampler(num_records, num_epochs=3, seed=seed),
         positions_of(num_records, 3),
@@ -91,7 +91,7 @@ def test_an_unshuffled_sampler_gives_grains_metadata_over_three_epochs(num_recor
 
 @pytest.mark.parametrize("seed", [None, 0, 42, 2**31, 2**32 - 1])
 @pytest.mark.parametrize("num_records", [1, 3, 1000, 2**33])
-def test_a_sequential_sampler_gives_grains_metadata(num_records, seed):
+def test_a_sequential_sampler_yields_grains_metadata(num_records, seed):
     assert_same_sampler(
         lambda api: api.SequentialSampler(num_records, seed=seed), positions_of(num_records, 1)
     )
@@ -127,7 +127,7 @@ def test_every_epoch_visits_every_record_once_and_epochs_differ(num_records):
     assert num_records <= 2 or first != second
 
 
-def test_iterating_a_sampler_gives_all_its_metadata_and_ends():
+def test_iterating_a_sampler_yields_all_its_metadata_and_ends():
     def make(api):
         return api.IndexSampler(5, shuffle=True, num_epochs=2, seed=0)
 
@@ -158,7 +158,9 @@ SHARDINGS = [
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize(("num_records", "shard_count", "drop_remainder"), SHARDINGS)
-def test_a_sharded_sampler_gives_grains_metadata(num_records, shard_count, drop_remainder, shuffle):
+def test_a_sharded_sampler_yields_grains_metadata(
+    num_records, shard_count, drop_remainder, shuffle
+):
     for shard_index in range(shard_count):
 
         def make(api, shard_index=shard_index):
@@ -177,7 +179,7 @@ def test_a_sharded_sampler_gives_grains_metadata(num_records, shard_count, drop_
 
 
 @pytest.mark.parametrize(("num_records", "shard_count", "drop_remainder"), SHARDINGS[::3])
-def test_a_sharded_sequential_sampler_gives_grains_metadata(
+def test_a_sharded_sequential_sampler_yields_grains_metadata(
     num_records, shard_count, drop_remainder
 ):
     def make(api):
@@ -188,7 +190,7 @@ def test_a_sharded_sequential_sampler_gives_grains_metadata(
 
 
 @pytest.mark.parametrize("num_records", [100_000, 65_536 * 3, 2**33 + 5])
-def test_a_large_sharded_and_shuffled_sampler_gives_grains_metadata(num_records):
+def test_a_large_sharded_and_shuffled_sampler_yields_grains_metadata(num_records):
     for shard_index, drop_remainder in itertools.product((0, 1, 2), (False, True)):
 
         def make(api, shard_index=shard_index, drop_remainder=drop_remainder):

@@ -68,7 +68,7 @@ def guide_loader(api):
     )
 
 
-def test_the_guides_loader_gives_grains_elements():
+def test_the_guides_loader_yields_grains_elements():
     assert_same(stream(guide_loader(ours)), stream(guide_loader(oracle)))
 
 
@@ -181,7 +181,7 @@ def test_the_slides_batches_have_grains_shapes_and_content():
     assert_same(batches, stream(slides_loader(oracle, worker_count=0), 4))
 
 
-def test_the_slides_four_workers_give_the_batches_of_none():
+def test_the_slides_four_workers_yield_the_batches_of_none():
     iterator = iter(slides_loader(ours, worker_count=4))
     batches = [next(iterator) for _ in range(4)]
     assert_same(batches, stream(slides_loader(oracle, worker_count=0), 4))
@@ -289,7 +289,7 @@ Execute: TypeAlias = Callable[..., tuple[list[str], types.SimpleNamespace]]
 
 @pytest.fixture
 def execute() -> Iterator[Execute]:
-    """Give a function that runs a program: the lines that it prints, and its variables.
+    """Yield a function that runs a program: the lines that it prints, and its variables.
 
     What the programs leave running ends with the test. They hold on to it: JAX keeps the functions
     that it has compiled, and those keep the variables.

@@ -1,7 +1,7 @@
 """Shards: Grain's elements first and, where Grain would cut an uneven shard short, its rest.
 
 With `drop_remainder=False` and a size that does not divide, Grain's loader silently stops every
-shard after `total // shard_count` elements. Ours gives each shard all its records, so that the
+shard after `total // shard_count` elements. Ours assigns each shard all its records, so that the
 shards of an epoch are a partition of it. With `drop_remainder=True` it is exactly Grain's.
 """
 
@@ -87,7 +87,7 @@ def test_a_shard_of_three_epochs_is_grains_as_far_as_both_go(num_records, shard_
         grains = stream(way(oracle, num_records, shard, num_epochs=3))
         own = stream(way(ours, num_records, shard, num_epochs=3))
         both = min(len(grains), len(own))
-        # Grain gives all shards equally many: too few to the longer ones, and to the shorter ones
+        # Grain assigns all shards equally many: too few to the longer ones, and to the shorter ones
         # some of an epoch that was not asked for.
         assert abs(len(grains) - len(own)) <= 3
         assert_same(own[:both], grains[:both], f"shard {index}")
@@ -153,7 +153,7 @@ def test_grain_loses_the_remainder_of_an_uneven_cut():
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("num_epochs", [1, 3])
 @pytest.mark.parametrize(("num_records", "shard_count"), CUTS)
-def test_shards_of_the_sampler_give_each_record_once_per_epoch(
+def test_shards_of_the_sampler_yield_each_record_once_per_epoch(
     num_records, shard_count, num_epochs, shuffle
 ):
     base, extra = divmod(num_records, shard_count)
@@ -207,7 +207,7 @@ def test_records_of_all_shards_draw_differently(way):
     batch_size=st.integers(1, 5),
     in_sampler=st.booleans(),
 )
-def test_any_shards_together_give_every_record_once_per_epoch(
+def test_any_shards_together_yield_every_record_once_per_epoch(
     num_records, shard_count, num_epochs, batch_size, in_sampler
 ):
     way = sampler_sharded if in_sampler else loader_sharded

@@ -16,7 +16,7 @@ MOST = 60
 
 @STEADY
 @given(tree=FAILING_TREES)
-def test_any_tree_of_streams_gives_what_grain_gives_up_to_an_error(tree: Tree):
+def test_any_tree_of_streams_yields_what_grain_yields_up_to_an_error(tree: Tree):
     assume(not _repeats_an_interleave(tree))
     assert_same_stream(lambda api: build(api, tree), MOST)
 
@@ -30,7 +30,7 @@ def test_any_tree_of_streams_goes_on_from_any_state(tree: Tree):
 def _repeats_an_interleave(tree: Any) -> bool:
     """Grain's interleave, sent back to its start, takes for ended what had ended before.
 
-    Three times the datasets [], [0] in a cycle of one give four zeros there.
+    Three times the datasets [], [0] in a cycle of one yield four zeros there.
     """
     if not isinstance(tree, tuple):
         return False

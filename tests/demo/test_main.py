@@ -30,6 +30,7 @@ def test_one_epoch_prints_its_accuracies_and_a_summary(
     assert len(epochs) == 1
     assert re.search(r"Test accuracy +[01]\.\d{4}", captured.out)
     assert re.search(r"Training +60 images in \d+\.\d s", captured.out)
+    assert re.search(r"Loading +\d+\.\d\d s of one core, \d+\.\d%", captured.out)
     assert captured.err == ""
 
 
@@ -106,7 +107,7 @@ def test_a_missing_package_is_named_with_the_remedy(
     assert main(["--epochs", "1"]) == 2
     err = capsys.readouterr().err
     assert f"The demo needs the package {package!r}" in err
-    assert "`pip install gristmill[demo]`" in err
+    assert '`pip install "gristmill[demo]"`' in err
 
 
 def test_an_interrupt_ends_with_one_line(

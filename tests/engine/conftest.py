@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gristmill import DataLoader, IndexSampler, ReadOptions
-from gristmill._base.background import Background
+from gristmill._base.threads.background import Background
 from tests.policies import EAGER, TuningPolicy, with_policy
 
 PATIENCE_S = 20.0  # only a test that fails waits so long

@@ -1,4 +1,4 @@
-"""Ctrl-C, at any moment: `KeyboardInterrupt`, and the same iterator then goes on where it was."""
+"""Ctrl-C, at any moment: `KeyboardInterrupt`, and the same iterator then continues where it was."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gristmill import ArraySource, DataLoader
-from gristmill._base.background import BackgroundPrefetcher
+from gristmill._base.threads.background import BackgroundPrefetcher
 from gristmill._engine.blocks.block import Block
 from gristmill.errors import ClosedError
 

@@ -109,7 +109,7 @@ def test_close_ends_the_thread(make_loader: MakeLoader, own_threads: OwnThreads)
 
 @pytest.mark.parametrize("num_read", [0, 1, 5, 40])
 @pytest.mark.parametrize("ahead", [False, True])
-def test_a_closed_iterator_gives_its_state_and_no_elements(
+def test_a_closed_iterator_yields_its_state_and_no_elements(
     make_loader: MakeLoader, own_threads: OwnThreads, num_read: int, ahead: bool
 ):
     loader = make_loader(range(40), ahead=ahead)

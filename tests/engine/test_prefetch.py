@@ -17,7 +17,7 @@ A_WHILE_S = 0.2  # how long to look whether something happens that must not
 
 
 class Watched:
-    """A source that tells when it has been read a number of times."""
+    """A source that reports when it has been read a number of times."""
 
     def __init__(self, size: int, *, tell_at: int, never: int) -> None:
         self.size = size

@@ -142,7 +142,7 @@ def test_zipped_datasets_end_with_the_first_source():
     assert list(gm.experimental.ZipMapDataset([ds, ds])) == [(0, 0), (1, 1), (2, 2)]
 
 
-def test_a_dataset_of_a_users_ends_where_it_says():
+def test_a_dataset_of_a_users_ends_where_it_reports():
     class Ending(gm.MapDataset[int]):
         def __len__(self) -> int:
             return len(self._parent)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gristmill import DataLoader, IndexSampler, ReadOptions
-from gristmill._base import background, resumable_puller
-from gristmill._base.background import BackgroundPrefetcher
+from gristmill._base.threads import background, resumable_puller
+from gristmill._base.threads.background import BackgroundPrefetcher
 from gristmill._engine import stream as _stream
 from gristmill._engine.stream import Stream
 from gristmill._engine.tuning.policy import DEFAULT_POLICY

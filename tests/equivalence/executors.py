@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import tests.properties.pipelines
 import tests.properties.trees
-from gristmill import DataLoader, DataLoaderIterator, ReadOptions, WorkerOptions
-from gristmill._data.batching import leaves
+from gristmill import DataLoader, DataLoaderIterator, RayOptions, ReadOptions, WorkerOptions
+from gristmill._data.batching import stack
 from gristmill._engine.access import records as _records
 from gristmill.errors import GristmillWarning
 from tests.policies import (
@@ -51,7 +51,7 @@ ALWAYS_WAITS: dict[str, float] = {"waiting_share": -math.inf, "min_waiting_s": -
 
 def stack_all_in_slots(number: int, num_workers: int) -> None:
     """In a worker: send the smallest batches as large ones are sent."""
-    setattr(leaves, "_SMALL_BYTES", 0)  # noqa: B010 - it is private
+    setattr(stack, "_SMALL_BYTES", 0)  # noqa: B010 - it is private
 
 
 NO_THREADS = ReadOptions(num_threads=0)
@@ -71,6 +71,8 @@ class Run:
     is_wide: bool = False
     is_hopping: bool = False
     stays_where_it_went: bool = False
+    ray: RayOptions | None = None
+    """Whether the workers are actors on a Ray cluster, and which."""
     is_idle: bool = False
     """Whether the consumer is never busy: a thread that was only needed for a while ends.
     Otherwise it always is, so that a thread prefetches from the start."""
@@ -118,7 +120,7 @@ class Run:
                 read_options=self.read,
                 worker_count=self.worker_count,
                 worker_buffer_size=self.worker_buffer_size,
-                worker_options=WorkerOptions(worker_init_fn=worker_init_fn),
+                worker_options=replace(self.ray or WorkerOptions(), worker_init_fn=worker_init_fn),
                 **arguments,
             )
         return with_policy(loader, self.policy)
@@ -188,7 +190,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Trace:
-    """All that a run gives."""
+    """All that a run yields."""
 
     elements: list[Any]
     states: list[bytes]
@@ -213,7 +215,7 @@ def trace(iterator: DataLoaderIterator) -> Trace:
 def take(
     iterator: DataLoaderIterator, kept: list[Any], elements: list[Any], states: list[bytes]
 ) -> Ending:
-    """Take elements up to the end, and say how it ended."""
+    """Take elements up to the end, and report how it ended."""
     try:
         for element in iterator:
             kept.append(element)
@@ -225,7 +227,7 @@ def take(
 
 
 def exact(element: Any) -> Any:
-    """Give what tells an element from any other: types, dtypes, shapes, bytes, writability."""
+    """Return what distinguishes an element: types, dtypes, shapes, bytes, writability."""
     if isinstance(element, dict):
         return type(element).__name__, [(key, exact(value)) for key, value in element.items()]
     if isinstance(element, list | tuple):

@@ -8,6 +8,7 @@ from typing import Any
 
 import grain
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ CHEAP = settings(
 DEAR = settings(parent=CHEAP, max_examples=5)
 
 
-# Pipelines as data: a list of steps, which both libraries can be told to do.
+# Pipelines as data: a list of steps, which both libraries can run.
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,7 @@ def rest(dataset: Any, state: str, way: str = "inline") -> Iterator[Any]:
         yield from map(exact, iterator)
 
 
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @given(pipeline=pipelines())
 @CHEAP
 def test_the_elements_are_grains(pipeline: Pipeline):

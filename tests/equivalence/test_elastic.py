@@ -1,6 +1,6 @@
-"""Runs that are stopped and go on with other numbers of shards: each record exactly once.
+"""Runs that are stopped and continue with other numbers of shards: each record exactly once.
 
-Where the order is that of all shards together and they go in step, it goes on to the letter.
+Where the order is that of all shards together and they go in step, it continues to the letter.
 """
 
 import json
@@ -109,6 +109,10 @@ PLANS: dict[str, Make] = {
             documents(s, n), length_struct={"t": 5}, split_full_length_features=False
         )
     ),
+    "unbatch": lambda s, n: loader(
+        s, n, grain.transforms.Batch(7), grain.transforms.Unbatch(), epochs=2
+    ),
+    "unbatch, batch": lambda s, n: iter(numbers(s, n).batch(5).map(lambda x: x).unbatch().batch(2)),
     "rebatch": lambda s, n: iter(experimental.RebatchIterDataset(numbers(s, n).batch(5), 3)),
     "numbered": lambda s, n: iter(numbers(s, n).map_with_index(lambda _, x: x)),
     "deep": lambda s, n: iter(deep(s, n)),
@@ -139,7 +143,7 @@ def some_of(iterator: Iterator[Any], count: int) -> list[int]:
 
 
 def run_in_phases(make: Make, rng: random.Random, phases: int) -> list[int]:
-    """Run with some shards, stop, go on with others, and so on; give all records that came."""
+    """Run with some shards, stop, continue with others, and so on; return all records that came."""
     count = rng.randint(1, 5)
     iterators = [make(shard, count) for shard in range(count)]
     seen: list[int] = []
@@ -187,6 +191,7 @@ STEPS: dict[str, Callable[[Any], Any]] = {
     "pieces": lambda ds: experimental.FlatMapIterDataset(ds, Pieces()),
     "window": lambda ds: experimental.WindowShuffleIterDataset(ds, window_size=6, seed=4),
     "numbered": lambda ds: ds.map_with_index(lambda _, x: x),
+    "batched": lambda ds: experimental.FlatMapIterDataset(ds.batch(3), Rows()),
     "batched anew": lambda ds: experimental.FlatMapIterDataset(
         experimental.RebatchIterDataset(ds.batch(3), 4), Rows()
     ),
@@ -232,6 +237,18 @@ def test_of_random_pipelines_each_record_comes_exactly_once(steps: list[str], en
     assert seen == sorted(some_of(make(0, 1), 10**6))
 
 
+def test_within_a_batch_whose_end_is_not_known_no_other_shard_continues():
+    def make(shard: int, count: int) -> Any:
+        return iter(numbers(shard, count).filter(lambda x: x % 3 > 0).batch(4).unbatch())
+
+    old = [make(shard, 2) for shard in range(2)]
+    some_of(old[0], 2)
+    new = make(0, 3)
+    state = gather_states([iterator.get_state() for iterator in old])
+    with pytest.raises(StateError, match=r"^A shard is between two outputs of a flat map"):
+        new.set_state(state)
+
+
 def test_of_a_mix_no_record_comes_twice():
     for seed in range(12):
         seen = run_in_phases(lambda s, n: iter(mixed(s, n)), random.Random(seed), phases=2)
@@ -254,7 +271,7 @@ def test_in_step_it_goes_on_as_if_nothing_had_been(old: int, new: int, steps: in
     done = len(seen[0]) * old
     assert sorted(chain(*seen)) == sorted(order[:done])
     state = gather_states([iterator.get_state() for iterator in iterators])
-    assert len(state) < 500  # alike for all shards: told once
+    assert len(state) < 500  # alike for all shards: reported once
     for shard in range(new):
         iterator = loader(shard, new, batch)
         iterator.set_state(state)
@@ -335,7 +352,7 @@ def test_the_state_of_another_shard_is_refused_with_the_remedy():
         iter(strided).set_state(contiguous(0, 2).get_state())
 
 
-def test_a_source_that_is_no_shard_is_told():
+def test_a_source_that_is_no_shard_is_reported():
     whole = iter(grain.MapDataset.range(9).to_iter_dataset())
     with pytest.raises(
         StateError, match=r"another order: \[\] there, \[Shard\] here.*`ds\[0::1\]`"

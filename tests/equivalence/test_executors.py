@@ -144,7 +144,7 @@ PICKY_WITH_OUR_GENERATORS = [PickyJitter, PickySplit, TooManyPieces]
 
 @st.composite
 def failing_pipelines(draw: st.DrawFn) -> Pipeline:
-    """Give a pipeline with one more step, which fails sooner or later."""
+    """Return a pipeline with one more step, which fails sooner or later."""
     pipeline = draw(pipelines(fails=False))
     modulus = st.integers(2, 30)
     kinds: list[Any] = [*PICKY, lambda modulus: Batch(modulus // 2, batch_fn=PickyBatch(modulus))]
@@ -161,7 +161,7 @@ ANY = st.one_of(pipelines(), failing_pipelines())
 
 @st.composite
 def long_pipelines(draw: st.DrawFn) -> Pipeline:
-    """Give a pipeline over so many records that it is worth to start processes."""
+    """Return a pipeline over so many records that it is worth to start processes."""
     pipeline = draw(ANY)
     shuffle, seed = draw(st.booleans()), draw(st.integers(0, 99))
     sampler = IndexSampler(30, shuffle=shuffle, num_epochs=2, seed=seed)

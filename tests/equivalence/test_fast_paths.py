@@ -46,7 +46,7 @@ class Hidden:
 @pytest.mark.parametrize("name", [*SOURCES])
 @given(pipeline=pipelines())
 @settings(deadline=None, print_blob=True, max_examples=25)
-def test_a_source_gives_what_its_records_one_by_one_give(pipeline: Pipeline, name: str):
+def test_a_source_yields_what_its_records_one_by_one_yield(pipeline: Pipeline, name: str):
     pipeline = replace(pipeline, source_name=name)
     fast = pipeline.loader()
     plain_source = Hidden(pipeline.source(), told=_label(fast))
@@ -65,7 +65,7 @@ def _label(loader: DataLoader) -> str:
 
 @given(pipeline=pipelines(), by=st.integers(0, 3), place=st.integers(0, 5))
 @LAW
-def test_map_batch_gives_what_map_gives(pipeline: Pipeline, by: int, place: int):
+def test_map_batch_yields_what_map_yields(pipeline: Pipeline, by: int, place: int):
     pipeline = replace(pipeline, source_name="ArraySource")
     before, after = pipeline.operations[:place], pipeline.operations[place:]
 
@@ -77,7 +77,7 @@ def test_map_batch_gives_what_map_gives(pipeline: Pipeline, by: int, place: int)
 
 @given(pipeline=pipelines())
 @LAW
-def test_running_ahead_gives_what_running_inline_gives(pipeline: Pipeline):
+def test_running_ahead_yields_what_running_inline_yields(pipeline: Pipeline):
     inline = outcome_with_states(iter(pipeline.loader(INLINE)))
 
     assert outcome_with_states(iter(pipeline.loader(AHEAD))) == inline
@@ -90,7 +90,7 @@ def test_running_ahead_gives_what_running_inline_gives(pipeline: Pipeline):
     read_options=st.sampled_from([INLINE, AHEAD]),
 )
 @LAW
-def test_blocks_and_windows_of_any_size_give_the_same(
+def test_blocks_and_windows_of_any_size_yield_the_same(
     pipeline: Pipeline, size: int, window: int, read_options: Any
 ):
     expected = outcome_with_states(iter(pipeline.loader()))
@@ -142,7 +142,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("size", [None, 1, 3])
 @pytest.mark.parametrize("name", [*ARRAYS])
-def test_an_array_gives_what_a_list_of_its_items_gives(name: str, size: int | None):
+def test_an_array_yields_what_a_list_of_its_items_yields(name: str, size: int | None):
     array = ARRAYS[name]
     operations = [] if size is None else [Batch(size)]
     try:

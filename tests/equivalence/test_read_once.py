@@ -55,6 +55,8 @@ EXECUTORS: dict[str, dict[str, Any]] = {
     "4 threads": {"read_options": gm.ReadOptions(num_threads=4)},
     "16 threads": {},
     "1 worker": {"worker_count": 1},
+    "3 workers": {"worker_count": 3},
+    "any workers": {"worker_count": None},
 }
 
 
@@ -79,13 +81,31 @@ def test_a_loader_reads_each_record_once(
     assert source.reads == Counter(range(total))
 
 
-@pytest.mark.parametrize("worker_count", [2, None])
-def test_several_workers_read_every_record(worker_count: int | None, tmp_path: Path):
-    """An idle worker may take over a range that a slow one has just begun: both compute it."""
-    source = Counted(tmp_path / "reads")
-    with gm.load(source, num_epochs=1, batch_size=7, worker_count=worker_count) as loader:
-        assert sum(len(batch) for batch in loader) == TOTAL
-    assert set(source.reads) == set(range(TOTAL))
+class Uneven(Counted):
+    """A source some of whose records take long, so that their worker is late."""
+
+    def __getitem__(self, index: int) -> int:
+        if index % 97 == 0:
+            time.sleep(0.01)  # stands for a large file
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("num_threads", [0, 4], ids=["", "with threads"])
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("worker_count", [2, 4])
+def test_workers_that_take_over_the_tasks_of_late_ones_read_each_record_once(
+    worker_count: int, batch_size: int, num_threads: int, tmp_path: Path
+):
+    source = Uneven(tmp_path / "reads", length=2000)
+    with gm.DataLoader(
+        data_source=source,
+        sampler=gm.IndexSampler(2000, num_epochs=1),
+        operations=[gm.Batch(batch_size)],
+        worker_count=worker_count,
+        read_options=gm.ReadOptions(num_threads=num_threads),
+    ) as loader:
+        assert [index for batch in loader for index in batch.tolist()] == list(range(2000))
+    assert source.reads == Counter(range(2000))
 
 
 DATASETS: dict[str, Callable[[gm.MapDataset[Any]], Any]] = {
@@ -104,7 +124,7 @@ DATASETS: dict[str, Callable[[gm.MapDataset[Any]], Any]] = {
 
 
 @pytest.mark.parametrize("program", DATASETS)
-@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
 def test_a_dataset_reads_each_record_once(program: str, num_workers: int, tmp_path: Path):
     source = Counted(tmp_path / "reads")
     ds = DATASETS[program](gm.MapDataset.source(source))

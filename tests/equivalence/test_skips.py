@@ -76,7 +76,7 @@ class Fussy:
         return f"{type(self).__name__} cannot do {record}/{path}"
 
     def pieces(self, record: int, path: int) -> list[int]:
-        """Give the paths of what becomes of an element: of itself, where there is one for one."""
+        """Return the paths of what becomes of an element: of itself, where there is one for one."""
         return [path]
 
 
@@ -172,7 +172,7 @@ class Case:
         return way.loader(self.pipeline(), self.source, on_error=on_error)
 
     def mended(self) -> "Case":
-        """Give the pipeline without a fault, and without batches."""
+        """Return the pipeline without a fault, and without batches."""
         source = replace(self.source, modulus=0)
         steps = [replace(step, modulus=0) for step in self.steps]
         return replace(self, source=source, steps=steps, batches=[], above=None)
@@ -216,7 +216,7 @@ class Skip:
 
 @dataclass
 class Meaning:
-    """What a case gives when bad records are skipped within a budget."""
+    """What a case yields when bad records are skipped within a budget."""
 
     elements: list[Any] = field(default_factory=list)
     skipped: list[list[SkippedRecord]] = field(default_factory=lambda: [[]])
@@ -230,7 +230,7 @@ class Meaning:
 
 
 def walk(case: Case) -> list[Any]:
-    """Give the rows and the skips, one after the other, in the order of the stream."""
+    """Return the rows and the skips, one after the other, in the order of the stream."""
     mended = case.mended()
     good = {(row["index"], row["path"]): row for row in mended.loader(INLINE, None)}
     loader = case.loader(INLINE, None)
@@ -265,7 +265,7 @@ def walk(case: Case) -> list[Any]:
 
 
 def meaning(case: Case, *, budget: int | None, after: int = 0, met: int = 0) -> Meaning:
-    """Give what should come, after some of the walk, with as many skips before; `None`: raise."""
+    """Return what should come, after some of the walk, with as many skips before; `None`: raise."""
     gives = Meaning()
     rows: list[Any] = []
     places: list[int] = []
@@ -321,7 +321,7 @@ def _complaint_above(case: Case, row: Any) -> str | None:
     return None
 
 
-# What a run gives.
+# What a run yields.
 
 
 def ledger_of(state: bytes) -> list[SkippedRecord]:
@@ -333,7 +333,7 @@ def ledger_of(state: bytes) -> list[SkippedRecord]:
 
 
 def assert_means(iterator: DataLoaderIterator, gives: Meaning, place: int = 0) -> list[bytes]:
-    """Run an iterator from the place where it stands, and compare; give the states it was in."""
+    """Run an iterator from the place where it stands, and compare; return the states it was in."""
     elements: list[Any] = []
     states = [iterator.get_state()]
 
@@ -516,7 +516,7 @@ def skipping(source: Any, *operations: Any, budget: int = 100, **arguments: Any)
 
 @pytest.fixture(params=["inline", "ahead", "threads", "processes"])
 def arguments(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Give the arguments of a loader that runs in each way."""
+    """Return the arguments of a loader that runs in each way."""
     num_threads = {"inline": 0, "ahead": 1, "threads": 4, "processes": 0}[request.param]
     return {
         "read_options": ReadOptions(num_threads=num_threads),
@@ -616,7 +616,7 @@ def test_columns_lose_the_bad_record_alone(arguments: dict[str, Any]):
 
 
 class OwnSampler:
-    """Fails at one index, and gives no record to name at another."""
+    """Fails at one index, and yields no record to name at another."""
 
     def __len__(self) -> int:
         return 6
@@ -655,7 +655,7 @@ class UntoldError(Exception):
         raise RuntimeError("no words for it")
 
 
-def test_an_error_that_cannot_be_told_is_told_by_its_name(arguments: dict[str, Any]):
+def test_an_error_that_cannot_be_reported_is_reported_by_its_name(arguments: dict[str, Any]):
     with closing(iter(skipping(Tripped(3, {1: UntoldError()}), **arguments))) as iterator:
         assert list(iterator) == [0, 2]
         assert [skip.error for skip in iterator.skipped] == ["UntoldError"]

@@ -1,6 +1,7 @@
 """The language model: what it is fed, and that a killed training ends as if it had not been."""
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -57,13 +58,13 @@ def example() -> Any:
 
 @pytest.fixture(scope="module")
 def rows(example: Any) -> list[dict[str, Any]]:
-    """Give the rows that an epoch of the shorter source lasts for."""
+    """Return the rows that an epoch of the shorter source lasts for."""
     dataset = example.make_dataset(batch_size=1, seed=3, num_epochs=1)
     return [{name: leaf[0] for name, leaf in batch.items()} for batch in dataset]
 
 
 def packed_in(row: dict[str, Any]) -> list[bytes]:
-    """Give the documents of a row."""
+    """Return the documents of a row."""
     numbers = range(1, row["segments"].max() + 1)
     return [bytes(row["tokens"][row["segments"] == n].astype(np.uint8)) for n in numbers]
 
@@ -92,7 +93,7 @@ def test_a_text_is_the_authors_alone(name: str, begin: str, end: str):
 
 def test_the_documents_are_the_paragraphs_of_a_text(example: Any):
     for name in example.WEIGHTS:
-        documents = example.documents(name)
+        documents = example.documents(example.paragraphs(name))
         assert max(map(len, documents)) <= example.ROW_LENGTH
         whole = b"".join(documents).replace(b"\1\1", b"\n\n").strip(b"\1")
         assert whole + b"\n" == (TEXTS / name).read_bytes()
@@ -101,7 +102,9 @@ def test_the_documents_are_the_paragraphs_of_a_text(example: Any):
 def test_every_document_of_an_epoch_is_packed_once_and_whole(
     example: Any, rows: list[dict[str, Any]]
 ):
-    alice, constitution = (Counter(example.documents(name)) for name in example.WEIGHTS)
+    alice, constitution = (
+        Counter(example.documents(example.split_paragraphs(name)[0])) for name in example.WEIGHTS
+    )
     packed = Counter(document for row in rows for document in packed_in(row))
 
     # The mixture ends with the text that ends first, at the weights that were asked for.
@@ -113,7 +116,39 @@ def test_every_document_of_an_epoch_is_packed_once_and_whole(
     assert num_alice / packed.total() == pytest.approx(shares[0], abs=0.01)
 
 
-def test_positions_and_segments_tell_the_documents_of_a_row_apart(rows: list[dict[str, Any]]):
+def test_each_paragraph_is_either_trained_on_or_held_out(example: Any):
+    for name in example.WEIGHTS:
+        train, held_out = example.split_paragraphs(name)
+        assert sorted([*train, *held_out]) == sorted(example.paragraphs(name))
+        assert len(held_out) == pytest.approx(0.05 * (len(train) + len(held_out)), abs=1)
+
+
+def test_the_held_out_paragraphs_are_evaluated_whole(example: Any):
+    for name in example.WEIGHTS:
+        batches = example.make_evaluation(name, batch_size=3)
+        rows = [
+            {name: leaf[row] for name, leaf in batch.items()}
+            for batch in batches
+            for row in range(len(batch["tokens"]))
+        ]
+        packed = Counter(document for row in rows for document in packed_in(row))
+        assert packed == Counter(example.documents(example.split_paragraphs(name)[1]))
+
+
+def test_the_loss_of_an_evaluation_is_the_mean_over_all_bytes(example: Any):
+    model, _ = example.make_training(0)
+    mesh = example.Mesh(example.jax.devices(), ("data",))
+    dataset = example.make_evaluation("constitution.txt", batch_size=4)
+    losses, has_target = list[Any](), list[Any]()
+    for batch in dataset:
+        losses += [np.asarray(example.losses_of(model, batch)).ravel()]
+        has_target += [batch["targets"].ravel() != 0]
+    expected = np.concatenate(losses)[np.concatenate(has_target)].mean()
+    assert len(losses[-1]) < len(losses[0])  # the last batch is padded
+    assert example.evaluate(model, dataset, mesh) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_positions_and_segments_distinguish_the_documents_of_a_row(rows: list[dict[str, Any]]):
     assert max(row["segments"].max() for row in rows) > 2  # else nothing is packed
     for row in rows:
         is_padding = row["tokens"] == 0
@@ -167,7 +202,7 @@ Start = Callable[..., Script]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Give a function that starts the example; what is left of it is killed after the test."""
+    """Yield a function that starts the example; what is left of it is killed after the test."""
     started: list[Script] = []
 
     def run(
@@ -209,6 +244,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     ids=["one device, killed twice", "eight devices, killed once"],
 )
 def test_a_training_that_is_killed_has_the_losses_of_one_that_is_not(
+    example: Any,
     start: Start,
     tmp_path: Path,
     num_devices: int,
@@ -220,6 +256,10 @@ def test_a_training_that_is_killed_has_the_losses_of_one_that_is_not(
     out = lines_of(start(quiet, **shape))
     assert out[0] == f"Devices: {num_devices}, steps: 1 to {num_steps}"
     assert any(line.startswith("The President ") for line in out)
+    pattern = r"loss on held-out paragraphs of (\S+): (\d\.\d{3})"
+    found = re.findall(pattern, "\n".join(out))
+    assert [name for name, _ in found] == list(example.WEIGHTS)
+    assert all(0 < float(loss) < np.log(256) for _, loss in found)
     expected = losses_in(quiet)
     assert [step for step, _ in expected] == list(range(1, num_steps + 1))
     values = [float.fromhex(loss) for _, loss in expected]
@@ -245,12 +285,12 @@ def test_a_training_that_is_killed_has_the_losses_of_one_that_is_not(
 
 
 def lines_of(run: Script) -> list[str]:
-    """Give what a run prints, line by line up to the last one, however long they all take."""
+    """Return what a run prints, line by line up to its explanation, however long they all take."""
     lines = [run.read_line()]
-    while not lines[-1].startswith("waited for data"):
+    while not lines[-1].startswith("Your code waited for data for"):
         lines.append(run.read_line())
     done = run.finish()
-    assert (done.out, done.code) == ("", 0), done.err
+    assert done.code == 0, done.err
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The training of an image classifier is killed, and goes on as if it had not been."""
+"""The training of an image classifier is killed, and continues as if it had not been."""
 
 import errno
 import json
@@ -28,7 +28,7 @@ SAVE_EVERY = 6
 NUM_STEPS = 20  # two epochs of 315 images in batches of 32: one spans both, the last is smaller
 SUMMARY = r"waited for data \d+\.\d% of the time: \d+\.\d\d s of \d+\.\d\d s, {} elements"
 
-# Runs the example, and stops for ever at the n-th call of the system of some kind, which is named
+# Runs the example, and stops at the n-th call of the system of some kind, which is named
 # by Python's audit event. What takes long before it begins is done while another one trains.
 PROGRAM = """
 import json, os, re, runpy, sys, threading
@@ -74,7 +74,7 @@ class Moment(NamedTuple):
 
 
 def before_line(number: int) -> Moment:
-    """Stop before a run writes its n-th loss: the step is done, and nothing tells of it."""
+    """Stop before a run writes its n-th loss: the step is done, and nothing reports it."""
     return Moment("open", r"losses\.jsonl", number)
 
 
@@ -106,7 +106,7 @@ class Training:
         workers: int = 0,
         cluster: Mapping[str, str] | None = None,
     ) -> Script:
-        """Start a run, which waits to be told to go."""
+        """Start a run, which waits for a line before it goes."""
         arguments = [
             *("--data", self._folder.parent / "mnist", "--epochs", 2, "--batch-size", 32),
             *("--checkpoints", self._folder / "checkpoints", "--save-every", SAVE_EVERY),
@@ -123,13 +123,13 @@ class Training:
         )
 
     def losses(self) -> list[Loss]:
-        """Give all that was written so far, by all runs."""
+        """Return all that was written so far, by all runs."""
         path = self._folder / "losses.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return [Loss(**json.loads(line)) for line in lines]
 
     def last_checkpoint(self) -> int:
-        """Give the step of the last checkpoint that has its name, 0 if there is none."""
+        """Return the step of the last checkpoint that has its name, 0 if there is none."""
         paths = (self._folder / "checkpoints").glob("*")
         return max((int(path.name) for path in paths if path.name.isdigit()), default=0)
 
@@ -150,7 +150,7 @@ def kill_at_the_moment(run: Script, training: Training, *, checkpoint: int) -> N
 
 
 def finish(run: Script) -> list[str]:
-    """Let a run come to its end, and give what it printed."""
+    """Let a run come to its end, and return what it printed."""
     lines = [run.read_line()]
     while not lines[-1].startswith("waited"):
         lines.append(run.read_line())
@@ -187,7 +187,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture
 def train_in(tmp_path: Path, compiled: dict[str, str]) -> Iterator[Callable[..., Training]]:
-    """Give a function that makes trainings; what is left of them is killed after the test."""
+    """Yield a function that makes trainings; what is left of them is killed after the test."""
     write_mnist(tmp_path / "mnist", num_train=315, num_test=70)
     started: list[Script] = []
 
@@ -256,13 +256,13 @@ def test_on_eight_devices_it_goes_on_with_the_same_losses(train_in: Callable[...
 
 
 def is_free(job: int) -> bool:
-    """Tell whether the port that JAX makes of the number of a job is in no use."""
+    """Return whether the port that JAX derives from the number of a job is free."""
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", 2**16 - 2**12 + job)) == errno.ECONNREFUSED
 
 
 def cluster_of(num_hosts: int) -> list[dict[str, str]]:
-    """Give the environments in which Open MPI starts processes, and JAX finds the others."""
+    """Return the environments in which Open MPI starts processes, and JAX finds the others."""
     job = next(filter(is_free, range(2**12)))
     return [
         {
@@ -293,7 +293,7 @@ def test_two_hosts_share_the_data_and_count_each_test_image_once(
     assert lines[-2].endswith(" of 70 images")  # 35 each: two batches of 16, and one of 3
 
 
-def test_it_learns_and_says_how_long_it_waited(tmp_path: Path):
+def test_it_learns_and_reports_how_long_it_waited(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, str(EXAMPLE), "--epochs", "1", "--batch-size", "64"],
         cwd=tmp_path,

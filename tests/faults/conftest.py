@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gristmill import DataLoader, IndexSampler
+from gristmill._engine.executors.pools.keeper import PoolKeeper
 from gristmill._engine.executors.processes import launcher
-from gristmill._engine.executors.processes.pool import WorkerPool
-from gristmill._engine.executors.processes.pool_keeper import PoolKeeper
+from gristmill._engine.executors.processes.pool import ProcessPool
 from tests.faults.processes import (
     disregard_mappings,
     disregard_workers,
@@ -31,7 +31,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` makes programs deaf to i
 
 @pytest.fixture
 def make_loader() -> Callable[..., DataLoader]:
-    """Give a function that makes a loader over one epoch of a source, with two workers."""
+    """Return a function that makes a loader over one epoch of a source, with two workers."""
 
     def make(source: Any, *operations: Any, **arguments: Any) -> DataLoader:
         arguments.setdefault("sampler", IndexSampler(len(source), num_epochs=1, seed=0))
@@ -82,7 +82,7 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
         until(lambda: set(workers_of(me)) <= workers, "the workers are gone")
     except AssertionError as error:
         for each in gc.get_objects():
-            if isinstance(each, WorkerPool | PoolKeeper):
+            if isinstance(each, ProcessPool | PoolKeeper):
                 error.add_note(f"{each} {vars(each)}")
         raise
     launcher.prepare()  # lets go of a server that is out of date
@@ -94,7 +94,7 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
-    """Give a function that starts a Python program; what is left of it is killed after the test."""
+    """Yield a function that starts a Python program; its remains are killed after the test."""
     started: list[Script] = []
 
     def start(text: str, *arguments: str, **options: Any) -> Script:

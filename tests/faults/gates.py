@@ -23,7 +23,7 @@ class Gate:
         self.folder.mkdir(exist_ok=True)
 
     def wait(self, record: int = 0) -> None:
-        """Say that this process is here, and wait until the gate is open."""
+        """State that this process is here, and wait until the gate is open."""
         (self.folder / f"{record}-{os.getpid()}").touch()
         while not (self.folder / "open").exists():
             time.sleep(_LOOK_AGAIN_S)
@@ -52,5 +52,5 @@ class Notes:
             file.write(f"{line}\n")
 
     def read(self) -> list[str]:
-        """Give the lines so far."""
+        """Return the lines so far."""
         return self.path.read_text().splitlines() if self.path.exists() else []

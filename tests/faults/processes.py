@@ -15,7 +15,7 @@ _LOOK_AGAIN_S = 0.005
 
 
 def until(holds: Callable[[], object], what: str, *, seconds: float = PATIENCE_S) -> float:
-    """Wait until something holds that no event tells of; give how long that took."""
+    """Wait until something holds that no event reports; return how long that took."""
     began = time.monotonic()
     while not holds():
         waited = time.monotonic() - began
@@ -25,7 +25,7 @@ def until(holds: Callable[[], object], what: str, *, seconds: float = PATIENCE_S
 
 
 def children_of(pid: int) -> list[int]:
-    """Give the processes that a process has started, also dead ones nobody waited for."""
+    """Return the processes that a process has started, also dead ones nobody waited for."""
     found: list[int] = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -36,7 +36,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def descendants_of(pid: int) -> list[int]:
-    """Give the children of a process, their children, and so on."""
+    """Return the children of a process, their children, and so on."""
     children = children_of(pid)
     return [*children, *(one for child in children for one in descendants_of(child))]
 
@@ -63,12 +63,12 @@ def disregard_workers() -> None:
 
 
 def fork_servers_of(pid: int) -> list[int]:
-    """Give the fork servers that a process has running."""
+    """Return the fork servers that a process has running."""
     return [child for child in children_of(pid) if is_fork_server(child)]
 
 
 def is_worker(pid: int) -> bool:
-    """Tell whether a process is a worker that runs."""
+    """Return whether a process is a worker that runs."""
     with contextlib.suppress(OSError):
         role, parent = _role_of(pid), int(_status(pid)[1])
         is_forked = role == b"serve" and _role_of(parent) == b"serve"
@@ -77,7 +77,7 @@ def is_worker(pid: int) -> bool:
 
 
 def is_fork_server(pid: int) -> bool:
-    """Tell whether a process is a fork server that runs. Its workers have its command line."""
+    """Return whether a process is a fork server that runs. Its workers have its command line."""
     with contextlib.suppress(OSError):
         role, parent = _role_of(pid), int(_status(pid)[1])
         return role == b"serve" and _role_of(parent) != b"serve" and is_alive(pid)
@@ -85,31 +85,31 @@ def is_fork_server(pid: int) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process runs: it exists, and is more than what its parent has to wait for."""
+    """Return whether a process runs: it exists, and is no zombie."""
     with contextlib.suppress(OSError):
         return _status(pid)[0] not in "ZX"
     return False
 
 
 def is_stopped(pid: int) -> bool:
-    """Tell whether a process was stopped by SIGSTOP."""
+    """Return whether a process was stopped by SIGSTOP."""
     with contextlib.suppress(OSError):
         return _status(pid)[0] == "T"
     return False
 
 
 def is_idle(pid: int) -> bool:
-    """Tell whether a worker waits for its parent to say something."""
+    """Return whether a worker waits for a message of its parent."""
     return _waits_in(pid) == "unix_stream_read_generic"
 
 
 def waits_to_send(pid: int) -> bool:
-    """Tell whether a worker waits for its parent to listen."""
+    """Return whether a worker waits for its parent to listen."""
     return _waits_in(pid) in ("sock_alloc_send_pskb", "unix_stream_sendmsg")
 
 
 def gone(pids: Iterable[int]) -> Callable[[], bool]:
-    """Give a function that tells whether all of some processes are dead."""
+    """Return a function that reports whether all of some processes are dead."""
     wanted = list(pids)
     return lambda: not any(map(is_alive, wanted))
 
@@ -127,7 +127,7 @@ def num_descriptors(pid: int) -> int:
 
 
 def shared_mappings(pid: int) -> list[str]:
-    """Give the lines of /proc/PID/maps about memory that batches travel in."""
+    """Return the lines of /proc/PID/maps about memory that batches travel in."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     ours = [line for line in lines if "memfd:gristmill" in line or "/gristmill-" in line]
     return [line for line in ours if line not in _disregarded]
@@ -159,13 +159,13 @@ def _waits_in(pid: int) -> str:
 
 
 def _status(pid: int) -> tuple[str, str]:
-    """Give the state of a process, and its parent."""
+    """Return the state of a process, and its parent."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return fields[0], fields[1]
 
 
 def _role_of(pid: int) -> bytes:
-    """Give what a process of ours was started as; nothing for others, and for dead ones."""
+    """Return what a process of ours was started as; nothing for others, and for dead ones."""
     with contextlib.suppress(OSError):
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         for program, role in itertools.pairwise(command):

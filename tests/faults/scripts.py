@@ -68,14 +68,14 @@ class Script:
 
     def read_line(self) -> str:
         """Wait for the next line that it prints."""
-        line = ""
-        while not line.endswith("\n"):
+        line = b""
+        while not line.endswith(b"\n"):
             ready, _, _ = select.select([self._out], [], [], 2 * PATIENCE_S)
             assert ready, f"it prints nothing; so far {line!r}, {self.err}"
             letter = self._out.read(1)  # without a buffer: there is nothing in it to be missed
             assert letter, f"it ended; so far {line!r}, {self.err}"
-            line += letter.decode()
-        return line.rstrip("\n")
+            line += letter
+        return line.decode().rstrip("\n")
 
     def wait_for(self, line: str) -> None:
         """Wait until it prints a line."""
@@ -84,12 +84,12 @@ class Script:
         self.look()
 
     def tell(self, line: str) -> None:
-        """Give it a line on standard input."""
+        """Write a line to its standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
 
     def look(self) -> set[int]:
-        """Note which processes it has started, and give them."""
+        """Note which processes it has started, and return them."""
         found = set(descendants_of(self.pid))
         self.family |= found
         return found
@@ -134,7 +134,7 @@ class Script:
 
 
 def clean_environment() -> dict[str, str]:
-    """Give the environment without what a test run puts into it."""
+    """Return the environment without what a test run puts into it."""
     return {name: value for name, value in os.environ.items() if not name.startswith(NOT_THEIRS)}
 
 

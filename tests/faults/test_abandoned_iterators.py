@@ -3,18 +3,27 @@
 import code
 import math
 import os
+import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, final
 
 import pytest
 
 from gristmill import Batch, DataLoader, IndexSampler, ReadOptions, WorkerOptions
-from gristmill._base.background import Background
+from gristmill._api.feeding.iterator import FeedIterator
+from gristmill._api.feeding.placement import Placement
+from gristmill._api.feeding.remainder import Remainder
+from gristmill._base.threads.background import Background
+from gristmill._engine.stream import Stream
+from gristmill._engine.tuning.policy import DEFAULT_POLICY
+from tests.faults.gates import Gate
 from tests.faults.processes import until, workers_of
-from tests.policies import TRIES_AT_ONCE, with_policy
+from tests.policies import TRIES_AT_ONCE, fixed_blocks, with_policy
 
 MakeLoader = Callable[..., DataLoader]
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -39,12 +48,13 @@ def threads_before(monkeypatch: pytest.MonkeyPatch) -> None:
 _BEFORE: dict[str, set[threading.Thread]] = {"threads": set()}
 
 
-def no_thread_is_left() -> None:
-    def names() -> list[str]:
-        running = set(threading.enumerate()) - _BEFORE["threads"]
-        return [thread.role for thread in running if isinstance(thread, Background)]
+def new_threads() -> set[str]:
+    running = set(threading.enumerate()) - _BEFORE["threads"]
+    return {thread.role for thread in running if isinstance(thread, Background)}
 
-    until(lambda: not names(), "the threads are gone")
+
+def no_thread_is_left() -> None:
+    until(lambda: not new_threads(), "the threads are gone")
 
 
 def test_an_error_in_the_body_of_the_loop_leaves_nothing_though_its_traceback_is_held(
@@ -113,6 +123,32 @@ def test_an_iterator_that_pauses_again_and_again_loses_nothing(make_loader: Make
     assert seen == list(range(0, 800, 2))
 
 
+def test_ctrl_c_while_a_parked_iterator_opens_again_repeats_nothing(
+    make_loader: MakeLoader, monkeypatch: pytest.MonkeyPatch
+):
+    loader = make_loader(range(1_000), double, worker_count=0, worker_options=SOON)
+    iterator = iter(loader)
+    iterator.start_prefetch()
+    assert [next(iterator), next(iterator)] == [0, 2]
+    no_thread_is_left()
+    count = 2 + len(iterator._run.stream._handout.waiting)
+    assert [next(iterator) for _ in range(2, count)] == list(range(4, 2 * count, 2))
+
+    finalize = weakref.finalize
+
+    def interrupt(owner: object, *arguments: Any) -> object:
+        if isinstance(owner, Stream):  # its stages are open, and at the start
+            raise KeyboardInterrupt
+        return finalize(owner, *arguments)
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(weakref, "finalize", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+
+    assert list(iterator) == list(range(2 * count, 2_000, 2))
+
+
 def test_a_timeout_of_zero_does_not_end_the_workers_of_an_iterator(make_loader: MakeLoader):
     options = WorkerOptions(idle_timeout_s=0)
     with iter(make_loader(range(100_000), double, worker_options=options)) as iterator:
@@ -138,6 +174,52 @@ def test_threads_that_prefetch_end_too():
     no_thread_is_left()
 
     assert first + [next(iterator) for _ in range(300)] == list(range(0, 1200, 2))
+    iterator.close()
+
+
+def waiting_loader(transform: Callable[[int], int]) -> DataLoader:
+    """Return a loader that continues on threads within its first batch."""
+    return DataLoader(
+        data_source=range(10_000),
+        sampler=IndexSampler(10_000, num_epochs=1),
+        operations=[transform, Batch(8)],
+        worker_options=SOON,
+    )
+
+
+def wait(number: int) -> int:
+    threading.Event().wait(0.002)
+    return number
+
+
+def test_threads_end_though_only_one_batch_was_taken():
+    iterator = iter(waiting_loader(wait))
+    first = next(iterator).tolist()
+    assert iterator.stats().executor == "threads"
+
+    no_thread_is_left()
+
+    assert first + next(iterator).tolist() == list(range(16))
+    iterator.close()
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), KeyboardInterrupt()], ids=["bad", "ctrl-c"])
+def test_an_error_in_the_first_batch_leaves_no_threads(error: BaseException):
+    errors = [error]
+
+    def fail_once(number: int) -> int:
+        if number == 6 and errors:
+            raise errors.pop()
+        return wait(number)
+
+    iterator = iter(waiting_loader(fail_once))
+    with pytest.raises(type(error)):
+        next(iterator)
+    assert iterator.stats().executor == "threads"
+
+    no_thread_is_left()
+
+    assert next(iterator).tolist() == list(range(8))
     iterator.close()
 
 
@@ -214,3 +296,145 @@ def test_workers_that_were_only_tried_end_though_the_iterator_runs_inline(change
 
     no_worker_is_left()
     iterator.close()
+
+
+def fed(loader: DataLoader) -> FeedIterator:
+    """Feed the batches of a loader, with a short timeout."""
+    jax = pytest.importorskip("jax")
+    placement = Placement(jax.devices()[0], unsupported="raise")
+    return FeedIterator(iter(loader), placement, Remainder("keep"), 2, idle_timeout_s=0.05)
+
+
+def test_a_feed_leaves_nothing_after_an_error_in_the_loop_though_its_traceback_is_held(
+    make_loader: MakeLoader,
+):
+    loader = make_loader(range(3_000), double, Batch(5), worker_options=SOON)
+
+    def train() -> None:
+        batches = fed(loader)
+        for number, _ in enumerate(batches):
+            if number == 20:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train()
+
+    no_worker_is_left()
+    no_thread_is_left()
+    assert caught.value.__traceback__ is not None
+
+
+def test_a_feed_whose_transform_fails_leaves_nothing_though_its_traceback_is_held(
+    make_loader: MakeLoader,
+):
+    def fail_at(number: int) -> int:
+        if number == 500:
+            raise ValueError("not an image")
+        return number
+
+    loader = make_loader(range(3_000), fail_at, Batch(5), worker_options=SOON)
+    batches = fed(loader)
+    with pytest.raises(ValueError, match="not an image") as caught:
+        list(batches)
+
+    no_worker_is_left()
+    no_thread_is_left()
+    assert caught.value.__traceback__ is not None
+
+
+@final
+class InterruptedFeed:
+    """A feed that Ctrl-C interrupts while it waits for a batch, and the batches before it."""
+
+    def __init__(self, make_loader: MakeLoader, gate: Gate) -> None:
+        jax = pytest.importorskip("jax")
+
+        def wait_once(number: int) -> int:
+            if number == 500:
+                gate.wait()
+            return number
+
+        self.loader = with_policy(
+            make_loader(range(1_000), wait_once, Batch(5)), fixed_blocks(1, DEFAULT_POLICY)
+        )
+        placement = Placement(jax.devices()[0], unsupported="raise")
+        self.batches = FeedIterator(iter(self.loader), placement, Remainder("keep"), 2)
+        self.seen: list[int] = []
+        main = threading.get_ident()
+
+        def is_waiting() -> bool:
+            frame = sys._current_frames()[main]
+            return len(self.seen) == 500 and frame.f_code.co_name == "_get"
+
+        def interrupt() -> None:
+            try:
+                until(lambda: gate.arrived, "a worker waits")
+                until(is_waiting, "the loop waits for the batch of that worker")
+            finally:  # if it does not wait, the test fails, but does not hang
+                signal.pthread_kill(main, signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt) as caught:
+            self.train()
+        thread.join()
+        self.traceback = caught.value.__traceback__
+
+    def train(self) -> None:
+        for batch in self.batches:
+            self.seen.extend(batch.tolist())
+
+    def close(self) -> None:
+        self.batches.close()
+        self.loader.close()
+
+
+def test_ctrl_c_while_a_feed_waits_leaves_nothing_though_its_traceback_is_held(
+    make_loader: MakeLoader, tmp_path: Path
+):
+    gate = Gate(tmp_path / "gate")
+    feed = InterruptedFeed(make_loader, gate)
+    gate.open()  # the threads end with the batch that they wait for
+
+    until(lambda: new_threads() <= {"gristmill-idle-workers"}, "only idle workers are left")
+    assert feed.traceback is not None
+    feed.train()
+    assert feed.seen == list(range(1_000))
+    feed.close()
+
+
+def test_a_feed_that_ctrl_c_has_interrupted_waits_for_its_thread(
+    make_loader: MakeLoader, tmp_path: Path
+):
+    """Two threads must not use the loader at the same time."""
+    gate = Gate(tmp_path / "gate")
+    feed = InterruptedFeed(make_loader, gate)
+    opening = threading.Timer(0.1, gate.open)
+    opening.start()
+
+    feed.train()
+
+    opening.join()
+    assert feed.seen == list(range(1_000))
+    feed.close()
+
+
+def test_a_feed_that_a_variable_keeps_continues_exactly_where_it_was(make_loader: MakeLoader):
+    loader = make_loader(range(3_000), double, Batch(5), worker_options=SOON)
+    batches = fed(loader)
+    start = batches.get_state()
+    for _ in range(2):
+        seen: list[int] = []
+        for _ in range(3):
+            seen.extend(number for _ in range(20) for number in next(batches).tolist())
+            no_worker_is_left()
+            no_thread_is_left()
+        seen.extend(number for batch in batches for number in batch.tolist())
+        assert seen == list(range(0, 6_000, 2))
+        batches.set_state(start)
+    next(batches)
+    no_thread_is_left()
+    batches.set_state(start)  # while it is parked
+    assert next(batches).tolist() == [0, 2, 4, 6, 8]
+    no_thread_is_left()
+    batches.close()

@@ -33,7 +33,7 @@ DEATHS: dict[str, Callable[[], object]] = {
 
 
 def drain(iterator: DataLoaderIterator) -> tuple[list[Any], WorkerError]:
-    """Give the elements up to an error, and that."""
+    """Return the elements up to an error, and that."""
     seen: list[Any] = []
 
     def run() -> None:

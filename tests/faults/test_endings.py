@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from gristmill import Batch, DataLoader, DataLoaderIterator, WorkerOptions
-from gristmill._base.background import Background
+from gristmill._base.threads.background import Background
 from gristmill.errors import ClosedError, WorkerError
 from tests.faults.gates import Gate
 from tests.faults.processes import (
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 @pytest.fixture
 def make_endless(make_loader: MakeLoader) -> Callable[..., DataLoaderIterator]:
-    """Give a function that begins to iterate over more than anyone will read."""
+    """Return a function that begins to iterate over more than anyone will read."""
 
     def begin(*operations: Any, **arguments: Any) -> DataLoaderIterator:
         steps = operations or (lambda x: np.full(5000, x), Batch(4))
@@ -67,7 +67,7 @@ def _own_threads() -> list[str]:
 
 
 def _listens() -> bool:
-    """Tell whether our thread waits for a worker, and has for a moment."""
+    """Return whether our thread waits for a worker, and has for a moment."""
     running = [each for each in threading.enumerate() if isinstance(each, Background)]
     (thread,) = [each for each in running if each.role == "gristmill-stream"]
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""What goes wrong in a worker is told as if it had gone wrong here."""
+"""What goes wrong in a worker is reported as if it had gone wrong here."""
 
 import io
 import logging
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def run_to_error(loader: DataLoader) -> tuple[list[Any], BaseException]:
-    """Give the elements up to an error, and that."""
+    """Return the elements up to an error, and that."""
     seen: list[Any] = []
     with iter(loader) as iterator:
         try:
@@ -34,7 +34,7 @@ def run_to_error(loader: DataLoader) -> tuple[list[Any], BaseException]:
 
 
 def told(error: BaseException) -> str:
-    """Give all that a reader of its traceback sees, but for our own frames."""
+    """Return all that a reader of its traceback sees, but for our own frames."""
     return "\n".join([str(error), *getattr(error, "__notes__", ())])
 
 
@@ -72,7 +72,7 @@ def test_an_exception_class_of_the_script_is_the_same_class(make_loader: MakeLoa
     assert (str(error), error.what, error.where) == ("trouble at 0", "trouble", 0)
 
 
-def test_an_exception_that_cannot_be_pickled_still_says_what_it_is(make_loader: MakeLoader):
+def test_an_exception_that_cannot_be_pickled_still_reports_what_it_is(make_loader: MakeLoader):
 
     class MineError(Exception):
         def __init__(self, message: str) -> None:
@@ -211,7 +211,7 @@ def test_a_batch_that_cannot_be_sent_is_named(make_loader: MakeLoader):
     assert '`element["how"]` is a generator' in str(error)
 
 
-def test_an_element_that_cannot_be_loaded_here_gives_an_error(make_loader: MakeLoader):
+def test_an_element_that_cannot_be_loaded_here_yields_an_error(make_loader: MakeLoader):
 
     class Trap:
         def __init__(self, n: int) -> None:
@@ -344,7 +344,7 @@ def test_a_record_that_kills_its_worker_is_not_skipped(make_loader: MakeLoader):
 
 @pytest.fixture
 def all_warnings() -> Iterator[list[warnings.WarningMessage]]:
-    """Give the warnings of a test."""
+    """Yield the warnings of a test."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield caught
@@ -395,7 +395,7 @@ def test_warnings_arrive_with_the_number_of_the_worker(
 
     list(make_loader(range(20), step))
 
-    # A worker that has nothing to do may take over what another is about to begin: then both tell.
+    # An idle worker may take over what another is about to begin: then both report.
     warning, *again = [each for each in all_warnings if "five is odd" in str(each.message)]
     assert len(again) <= 1
     assert re.fullmatch(r"\[worker [01]\] five is odd", str(warning.message))

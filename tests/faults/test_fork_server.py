@@ -37,7 +37,7 @@ def start(script: Run, text: str, *options: str, env: dict[str, str] | None = No
 
 
 def output(script: Run, text: str, *options: str, env: dict[str, str] | None = None) -> list[str]:
-    """Run a program that says nothing but what it prints, and give that."""
+    """Run a program that reports only what it prints, and return that."""
     done = start(script, text, *options, env=env).finish()
     assert (done.err, done.code) == ("", 0)
     return done.out.splitlines()
@@ -70,7 +70,7 @@ def test_later_epochs_a_break_and_an_evaluation_use_the_same_processes(script: R
             script,
             """
     def pids():
-        return sorted(w.pid for w in keeper._idle[0]._pool._workers.values())
+        return sorted(w.pid for w in keeper._idle[0].pool._workers.values())
 
     loader, evaluation = make(range(50)), make(range(9))
     keeper = loader._pipeline.settings.pools
@@ -171,6 +171,49 @@ def test_a_server_that_is_killed_is_replaced(script: Run, is_busy: bool):
     until(gone(running.family), "nothing is left")
 
 
+DIES_IN_SERVERS = """
+import os, pathlib, sys
+if sys.argv[0] == "gristmill-worker" and not pathlib.Path("survives").exists():
+    pathlib.Path("survives").touch()
+    os.kill(os.getpid(), 9)
+def step(n):
+    return n
+"""
+
+
+def test_a_server_that_dies_while_many_workers_start_is_replaced(script: Run, tmp_path: Path):
+    (tmp_path / "fragile.py").write_text(DIES_IN_SERVERS)
+
+    assert output(
+        script,
+        """
+    import fragile
+    loader = make(range(9), fragile.step, worker_count=5)
+    print(list(loader), loader.stats().num_restarts, loader.stats().worker_start)
+    """,
+    ) == ["[0, 1, 2, 3, 4, 5, 6, 7, 8] 0 forked"]
+
+
+def test_a_module_that_crashes_when_it_is_imported_is_named_by_its_signal(
+    script: Run, tmp_path: Path
+):
+    (tmp_path / "fatal.py").write_text(
+        "import os, sys\nif sys.argv[0] == 'gristmill-worker':\n    os.kill(os.getpid(), 11)\n"
+        "def step(n):\n    return n\n"
+    )
+
+    assert output(
+        script,
+        """
+    import fatal
+    try:
+        list(make(range(9), fatal.step))
+    except WorkerError as error:
+        print(error)
+    """,
+    ) == ["3 workers in a row died while they started: signal SIGSEGV."]
+
+
 def test_a_worker_that_is_killed_after_the_server_names_an_unknown_cause(script: Run):
     assert output(
         script,
@@ -217,13 +260,20 @@ def test_a_module_that_must_not_be_forked_is_imported_by_each_worker(
     import harmless, hazard
     loader = make(range(4), harmless.same, hazard.step)
     print(list(loader), list(loader) == list(loader))
-    print(loader.stats().worker_start, loader.stats().num_restarts)
+    print(loader.stats().worker_start)
+    print(loader.stats().num_restarts)
     print({home == os.getpid() for _, home in make(range(4), lambda n: (n, harmless.HOME))})
     """,
-    ) == ["[(1, True), (2, True), (3, True), (4, True)] True", "forked 0", "{False}"]
+    ) == [
+        "[(1, True), (2, True), (3, True), (4, True)] True",
+        f"forked, with imports in each worker: hazard {HAZARDS[hazard][1]}"
+        f"{'' if hazard == 'jax' else ' when it is imported'}",
+        "0",
+        "{False}",
+    ]
 
 
-def test_a_module_that_cannot_be_imported_again_gives_the_error_of_the_worker(
+def test_a_module_that_cannot_be_imported_again_yields_the_error_of_the_worker(
     script: Run, tmp_path: Path
 ):
     (tmp_path / "once.py").write_text(
@@ -361,6 +411,76 @@ def test_new_workers_see_what_has_changed_since_the_server_started(script: Run, 
     print(list(make(range(1), look)), list(make(range(1), found.step)))
     """,
     ) == ["[('red', 'elsewhere')] ['found']"]
+
+
+def test_kept_workers_are_not_used_with_another_environment_or_folder(script: Run, tmp_path: Path):
+    (tmp_path / "elsewhere").mkdir()
+
+    assert output(
+        script,
+        """
+    look = lambda n: (os.environ.get("COLOUR"), os.path.basename(os.getcwd()))
+    loader = make(range(1), look)
+    here = list(loader)
+    print(list(loader) == here)
+    os.environ["COLOUR"] = "red"
+    print(list(loader) == [("red", here[0][1])])
+    os.chdir("elsewhere")
+    print(list(loader))
+    """,
+    ) == ["True", "True", "[('red', 'elsewhere')]"]
+
+
+def test_a_module_that_is_loaded_again_is_so_in_workers_too(script: Run, tmp_path: Path):
+    (tmp_path / "steps.py").write_text("import helper\ndef step(n):\n    return helper.add(n)\n")
+
+    assert output(
+        script,
+        """
+    import importlib
+    sys.dont_write_bytecode = True  # it does not notice a second edit within a second
+    def edit(number):
+        pathlib.Path("helper.py").write_text(f"def add(n):\\n    return n + {number}\\n")
+    edit(1)
+    import helper, steps
+    loader = make(range(3), steps.step)
+    print(list(loader), list(loader))
+    edit(10)
+    importlib.reload(helper)
+    print(list(loader), list(make(range(3), steps.step)))
+    """,
+        "-B",
+    ) == ["[1, 2, 3] [1, 2, 3]", "[10, 11, 12] [10, 11, 12]"]
+
+
+def test_workers_start_in_a_folder_that_was_deleted(script: Run, tmp_path: Path):
+    assert output(
+        script,
+        """
+    os.mkdir("run")
+    os.chdir("run")
+    os.rmdir("../run")
+    print(list(make(range(3))))
+    """,
+    ) == ["[0, 1, 2]"]
+
+
+def test_modules_are_found_in_a_relative_folder_of_the_path(script: Run, tmp_path: Path):
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "step.py").write_text(f"def step(n):\n    return '{name}'\n")
+
+    assert output(
+        script,
+        """
+    sys.path.insert(0, "")
+    os.chdir("first")
+    list(make(range(1)))  # starts the server here
+    os.chdir("../second")
+    import step
+    print(list(make(range(1), step.step)))
+    """,
+    ) == ["['second']"]
 
 
 def test_new_workers_print_where_the_parent_prints_now(script: Run, tmp_path: Path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gristmill import DataLoader, WorkerOptions
-from gristmill._engine.executors.ipc.channel import frame
+from gristmill._engine.executors.processes.channel import frame
 from gristmill.errors import WorkerError
 from tests.faults.gates import Notes
 

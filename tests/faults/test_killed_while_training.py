@@ -122,7 +122,7 @@ say("end")
 
 
 class Step(NamedTuple):
-    """What a training says after a step."""
+    """What a training prints after a step."""
 
     number: int
     records: list[int]
@@ -130,7 +130,7 @@ class Step(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What a training says before its first step."""
+    """What a training prints before its first step."""
 
     step: int
     num_seen: int
@@ -138,13 +138,13 @@ class Start(NamedTuple):
 
 
 def steps_of(run: Script, last_line: str = "end") -> Iterator[Step]:
-    """Give the steps of a training until it ends, or says that it is at the moment to kill it."""
+    """Yield the steps of a training until it ends, or prints that this is the moment to kill it."""
     while (line := run.read_line()) != last_line:
         yield Step(*json.loads(line))
 
 
 def steps_in(out: str) -> list[Step]:
-    """Give the steps that are told in what a training has said."""
+    """Return the steps that are reported in what a training has printed."""
     return [Step(*json.loads(line)) for line in out.splitlines() if line.startswith("[")]
 
 
@@ -202,7 +202,7 @@ def test_a_training_that_is_killed_again_and_again_is_the_one_that_is_not(
             waiting = prepare(folder, MOMENTS[number + 1], number + 1)
         last = last_whole(folder)
 
-        # It goes on from the last whole checkpoint; the model is of the same step as the data.
+        # It resumes from the last whole checkpoint; the model is of the same step as the data.
         assert begin(run) == Start(last, 4 * last, models[last])
         if isinstance(moment, int):
             seen = list(islice(steps_of(run), moment))
@@ -220,5 +220,5 @@ def test_a_training_that_is_killed_again_and_again_is_the_one_that_is_not(
 
 
 def last_whole(folder: Path) -> int:
-    """Give the step of the last checkpoint that has its name, 0 if there is none."""
+    """Return the step of the last checkpoint that has its name, 0 if there is none."""
     return max((int(path.name) for path in folder.glob("*") if path.name.isdigit()), default=0)

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def operations() -> list[Any]:
-    """Give a pipeline with something of everything, whose records take about a millisecond."""
+    """Return a pipeline with something of everything, whose records take about a millisecond."""
 
     class Noise(RandomMap):
         def random_map(self, element: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def operations() -> list[Any]:
 
 
 def busy_loader(worker_count: int = 2, **arguments: Any) -> DataLoader:
-    """Give a loader of some hundred shuffled records with several steps."""
+    """Return a loader of some hundred shuffled records with several steps."""
     return DataLoader(
         data_source=range(240),
         sampler=IndexSampler(240, shuffle=True, seed=3, num_epochs=1),
@@ -68,7 +68,7 @@ def busy_loader(worker_count: int = 2, **arguments: Any) -> DataLoader:
 
 @cache
 def expected() -> Any:
-    """Give what it makes without workers."""
+    """Return what it makes without workers."""
     return plain(list(busy_loader(worker_count=0)))
 
 
@@ -194,7 +194,7 @@ def test_a_batch_outlives_the_worker_that_made_it(make_loader: MakeLoader):
     assert [int(each[0, 0]) for each in rest] == list(range(4, 40, 4))
 
 
-def test_more_deaths_than_max_restarts_end_with_an_error_that_says_so(
+def test_more_deaths_than_max_restarts_end_with_an_error_that_reports_that(
     make_loader: MakeLoader, tmp_path: Path
 ):
     notes = Notes(tmp_path / "deaths")

@@ -43,7 +43,7 @@ def loader(*operations):
 
 
 def run_notebook(folder: Path, *cells: str) -> list[Any]:
-    """Execute a notebook, and give the outputs of its cells."""
+    """Execute a notebook, and return the outputs of its cells."""
     cell: Any = nbformat.v4.new_code_cell
     notebook: Any = nbformat.v4.new_notebook(cells=[cell(source) for source in cells])
     client = NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(folder)}})
@@ -52,7 +52,7 @@ def run_notebook(folder: Path, *cells: str) -> list[Any]:
 
 
 def text_of(outputs: list[Any]) -> str:
-    """Give what a cell printed."""
+    """Return what a cell printed."""
     return "".join(output.get("text", "") for output in outputs)
 
 

@@ -1,4 +1,4 @@
-"""A program that ends, in whatever way, takes its workers with it and says no more than it must."""
+"""A program that ends in any way ends its workers, and prints no more than it must."""
 
 import re
 import signal
@@ -74,7 +74,7 @@ TROUBLES = [
 
 
 def program(then: str, trouble: str = "") -> str:
-    """Give a program with two workers; they get into trouble when there is more to read."""
+    """Return a program with two workers; they get into trouble when there is more to read."""
     return PROGRAM.format(then=then, trouble=trouble)
 
 
@@ -104,7 +104,7 @@ def assert_one_traceback(err: str, error: str) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["", "in Python", "in C with the interpreter's lock"])
-def test_ctrl_c_gives_one_traceback_and_ends_the_workers(script: Run, trouble: str):
+def test_ctrl_c_yields_one_traceback_and_ends_the_workers(script: Run, trouble: str):
     running = start(script, READ, trouble)
 
     running.send_to_group(signal.SIGINT)
@@ -115,7 +115,7 @@ def test_ctrl_c_gives_one_traceback_and_ends_the_workers(script: Run, trouble: s
     assert_workers_gone(running)
 
 
-def test_ctrl_c_while_the_workers_start_gives_one_traceback(script: Run):
+def test_ctrl_c_while_the_workers_start_yields_one_traceback(script: Run):
     running = script(program("").replace("next(iterator)", 'print("go"); list(iterator)'), "-u")
     running.wait_for("go")
     until(running.look, "a worker is started")
@@ -128,7 +128,7 @@ def test_ctrl_c_while_the_workers_start_gives_one_traceback(script: Run):
     assert_workers_gone(running)
 
 
-def test_ctrl_c_in_the_users_own_code_gives_one_traceback(script: Run):
+def test_ctrl_c_in_the_users_own_code_yields_one_traceback(script: Run):
     running = start(script, "threading.Event().wait()")
 
     running.send_to_group(signal.SIGINT)
@@ -212,7 +212,7 @@ def test_a_program_that_comes_to_its_end_is_silent(script: Run, end: str, troubl
 @pytest.mark.parametrize(
     "then", ["raise LookupError('oh')", "for batch in iterator: raise LookupError('oh')"]
 )
-def test_an_exception_that_nobody_catches_gives_one_traceback(script: Run, then: str):
+def test_an_exception_that_nobody_catches_yields_one_traceback(script: Run, then: str):
     running = start(script, f"{WAIT}\n    {then}")
 
     running.tell("end")
@@ -223,7 +223,7 @@ def test_an_exception_that_nobody_catches_gives_one_traceback(script: Run, then:
     assert_workers_gone(running)
 
 
-def test_an_exception_in_a_worker_that_nobody_catches_gives_one_traceback(script: Run):
+def test_an_exception_in_a_worker_that_nobody_catches_yields_one_traceback(script: Run):
     running = script(
         """
         from gristmill import DataLoader, IndexSampler, Batch

@@ -16,13 +16,13 @@ ALIGNED = np.dtype([("a", "u1"), ("b", "f8")], align=True)
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
-    """Give an array that may not be written to."""
+    """Return an array that may not be written to."""
     array.flags.writeable = False
     return array
 
 
 def grid(n: int, dtype: Any = np.float32) -> np.ndarray:
-    """Give 300 by 250 numbers, enough to go through shared memory."""
+    """Return 300 by 250 numbers, enough to go through shared memory."""
     return (np.arange(75_000).reshape(300, 250) % 1000 + n).astype(dtype)
 
 
@@ -79,7 +79,7 @@ SMALL_AND_LARGE: dict[str, Callable[[int], Any]] = {
 
 
 def facts(thing: Any) -> Any:
-    """Give all that tells an element from another."""
+    """Return all that distinguishes an element from another."""
     if isinstance(thing, dict):
         return {key: facts(value) for key, value in thing.items()}
     if isinstance(thing, list | tuple):

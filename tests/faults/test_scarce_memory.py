@@ -52,7 +52,7 @@ def assert_may_mount() -> None:
 
 
 def in_small_shm(text: str, folder: Path, mounts: str = SMALL_SHM) -> tuple[str, ...]:
-    """Give the command that runs a program with 1 MB of /dev/shm."""
+    """Return the command that runs a program with 1 MB of /dev/shm."""
     path = folder / "program.py"
     path.write_text("\n".join(line[4:] for line in text.splitlines()))
     return (*PRIVATE_MOUNTS, f"{mounts} {sys.executable} {path}")
@@ -86,7 +86,7 @@ def test_large_records_in_the_plan_need_no_room_in_dev_shm(tmp_path: Path):
     assert (done.out, done.err, done.code) == ("True\n", "", 0)
 
 
-def test_without_memfd_and_without_room_one_error_says_so(tmp_path: Path):
+def test_without_memfd_and_without_room_one_error_reports_that(tmp_path: Path):
     assert_may_mount()
     program = LARGE_BATCHES.format(is_without=True)
     (tmp_path / "small").mkdir()
@@ -212,7 +212,7 @@ def test_what_the_user_writes_into_a_batch_stays_in_it(make_loader: MakeLoader):
     kept.clear()
 
 
-def test_a_budget_too_small_for_one_batch_says_how_much_it_needs(make_loader: MakeLoader):
+def test_a_budget_too_small_for_one_batch_reports_how_much_it_needs(make_loader: MakeLoader):
     options = WorkerOptions(memory_budget_bytes=100_000)
     loader = make_loader(range(40), lambda n: np.zeros(100_000), Batch(4), worker_options=options)
 
@@ -242,7 +242,7 @@ def test_batches_larger_than_any_before_come_through(make_loader: MakeLoader):
     assert [(len(each), int(each.sum())) for each in loader] == [(n, n * n) for n in sizes]
 
 
-def test_a_parent_that_may_map_no_more_says_so(script: Run):
+def test_a_parent_that_may_map_no_more_reports_that(script: Run):
     """Linux allows 65,530 mappings to a process."""
     done = script(
         """
@@ -277,7 +277,7 @@ def test_a_parent_that_may_map_no_more_says_so(script: Run):
     assert (done.out, done.err) in [("all True\n", ""), ("told True\n", "")]
 
 
-def test_a_parent_without_a_free_descriptor_says_so(script: Run):
+def test_a_parent_without_a_free_descriptor_reports_that(script: Run):
     done = script(
         """
         import os, resource
@@ -309,7 +309,55 @@ def test_a_parent_without_a_free_descriptor_says_so(script: Run):
     assert (done.out, done.err) in [("all True\n", ""), ("told Too many open files\n", "")]
 
 
-def test_a_loader_that_finds_no_free_descriptor_says_so(script: Run):
+def test_a_reply_after_the_break_that_finds_no_free_descriptor_ends_the_idle_workers(script: Run):
+    running = script(
+        """
+        import os, pathlib, resource, time
+        import numpy as np
+        from gristmill import DataLoader, IndexSampler
+
+        def step(number):
+            if number == 1:
+                pathlib.Path("arrived").touch()
+                while not pathlib.Path("open").exists():
+                    time.sleep(0.001)
+            return np.full(1_000_000, number)  # in a slot of its own, with a descriptor
+
+        loader = DataLoader(
+            data_source=range(2),
+            sampler=IndexSampler(2, num_epochs=1),
+            operations=[step],
+            worker_count=1,
+        )
+        with iter(loader) as iterator:
+            assert next(iterator)[0] == 0
+            while not pathlib.Path("arrived").exists():
+                time.sleep(0.001)
+        while not loader._pipeline.settings.pools._idle:  # a thread returns the workers
+            time.sleep(0.001)
+        pathlib.Path("open").touch()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+        held = []
+        try:
+            while True:
+                held.append(os.dup(0))
+        except OSError:
+            pass
+        for _ in range(10_000):
+            if not loader._pipeline.settings.pools._idle:
+                break
+            time.sleep(0.001)
+        for descriptor in held:
+            os.close(descriptor)
+        print([int(array[0]) for array in loader])
+        """
+    )
+    done = running.finish()
+
+    assert (done.out, done.err, done.code) == ("[0, 1]\n", "", 0)
+
+
+def test_a_loader_that_finds_no_free_descriptor_reports_that(script: Run):
     done = script(
         """
         import gc, os, resource

@@ -8,8 +8,10 @@ this process leaves the input that caused it in FOLDER.
 
 import hashlib
 import json
+import os
 import random
 import resource
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -42,6 +44,7 @@ def judge(parser: Parser, path: Path) -> str:
 
 def run(name: str, folder: Path, seed: int, count: int) -> dict[str, Any]:
     parser = PARSERS[name]
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     sample_path = folder / f"sample{parser.suffix}"
     parser.make(sample_path)
     sample = sample_path.read_bytes()
@@ -49,7 +52,9 @@ def run(name: str, folder: Path, seed: int, count: int) -> dict[str, Any]:
     results: dict[str, Any] = {"equal": 0, "refused": 0, "wrong": {}}
     for number in range(count):
         data = mutate(sample, random.Random(f"{name} {seed} {number}"))
-        path = folder / f"input-{number}{parser.suffix}"  # another name: indexes are beside files
+        path = (
+            folder / f"input-{number}{parser.suffix}"
+        )  # another name: it is another file for indexes
         path.write_bytes(data)
         verdict = judge(parser, path)
         if verdict in results:
@@ -59,8 +64,7 @@ def run(name: str, folder: Path, seed: int, count: int) -> dict[str, Any]:
             kept = folder / f"{hashlib.sha256(data).hexdigest()[:12]}{parser.suffix}"
             path.rename(kept)
             results["wrong"].setdefault(verdict, []).append(kept.name)
-        for index in folder.glob("*.gristmill-index"):
-            index.unlink()
+        shutil.rmtree(folder / "cache", ignore_errors=True)
     return results
 
 

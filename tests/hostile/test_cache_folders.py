@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gristmill._io import file_lock
-from gristmill._io.cache import download
 from gristmill._io.file import File, FileRef
+from gristmill._io.folders import file_lock
+from gristmill._io.folders.cache import download
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_file
 from gristmill.errors import PlanError
@@ -123,7 +123,7 @@ def test_the_name_of_a_file_cannot_lead_out_of_the_cache(tmp_path: Path, name: s
 
 WITHOUT_HOME = """
 import os, sys, tempfile
-from gristmill._io.cache import cache_folder
+from gristmill._io.folders.cache import cache_folder
 os.environ.pop("HOME", None)
 os.setgid(54321), os.setuid(54321)
 tempfile.tempdir = sys.argv[1]

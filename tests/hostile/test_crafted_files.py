@@ -21,6 +21,7 @@ import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption
 import pytest
 
 from gristmill._api.adapters.tfds.png import decode_pngs
@@ -187,8 +188,16 @@ def test_no_bit_of_arrow_metadata_makes_rows_disappear(is_file: bool, tmp_path: 
     assert lengths == {100}
 
 
+def read_alone(path: Path) -> int:
+    """Read a Parquet file in a process of its own, which pyarrow may end; return its status."""
+    program = (
+        "import sys; from gristmill.sources import *; from gristmill.errors import *\n"
+        "try: ParquetSource(sys.argv[1])[0]\nexcept GristmillError: sys.exit(7)"
+    )
+    return subprocess.run([sys.executable, "-c", program, path], check=False).returncode
+
+
 def test_a_parquet_file_whose_statistics_have_another_type_is_an_error(tmp_path: Path) -> None:
-    """Reading such statistics ends the process, so the file is read in another one."""
     pq.write_table(pa.table({"x": pa.array(range(10), pa.int64())}), tmp_path / "a.parquet")
     data = bytearray((tmp_path / "a.parquet").read_bytes())
     size = int.from_bytes(data[-8:-4], "little")
@@ -198,12 +207,42 @@ def test_a_parquet_file_whose_statistics_have_another_type_is_an_error(tmp_path:
     for kind in (0, 2, 8, 10, 12, 14):
         data[at] = kind
         (tmp_path / "b.parquet").write_bytes(data)
-        program = (
-            "import sys; from gristmill.sources import *; from gristmill.errors import *\n"
-            "try: ParquetSource(sys.argv[1])[0]\nexcept GristmillError: sys.exit(7)"
-        )
-        ended = subprocess.run([sys.executable, "-c", program, tmp_path / "b.parquet"], check=False)
-        assert ended.returncode == 7
+        assert read_alone(tmp_path / "b.parquet") == 7
+
+
+def test_a_parquet_file_whose_histogram_has_another_size_is_an_error(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": pa.array([1, None, 3] * 40)}), tmp_path / "a.parquet")
+    data = (tmp_path / "a.parquet").read_bytes()
+    # A list of two integers: 40 values are null, and 80 are not. The other one has three.
+    assert data.count(b"\x26\x50\xa0\x01") == 1
+    (tmp_path / "a.parquet").write_bytes(data.replace(b"\x26\x50\xa0\x01", b"\x36\x50\x50\x50"))
+    assert read_alone(tmp_path / "a.parquet") == 7
+
+
+class NoKeys(pyarrow.parquet.encryption.KmsClient):
+    """Encrypts keys by leaving them as they are."""
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+        return key_bytes
+
+    def unwrap_key(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+        return wrapped_key
+
+
+def test_an_encrypted_column_of_a_parquet_file_is_an_error(tmp_path: Path) -> None:
+    encryption = pyarrow.parquet.encryption
+    settings = encryption.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": ["x"]}, plaintext_footer=True, double_wrapping=False
+    )
+    properties = encryption.CryptoFactory(lambda _: NoKeys()).file_encryption_properties(
+        encryption.KmsConnectionConfig(), settings
+    )
+    table = pa.table({"x": [1, 2], "y": [3, 4]})
+    with pq.ParquetWriter(
+        tmp_path / "a.parquet", table.schema, encryption_properties=properties
+    ) as writer:
+        writer.write_table(table)
+    assert read_alone(tmp_path / "a.parquet") == 7
 
 
 # tar

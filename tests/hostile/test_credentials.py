@@ -1,6 +1,7 @@
 """Credentials in addresses and options appear in nothing that is printed, logged or written."""
 
 import contextlib
+import gzip
 import json
 import logging
 import os
@@ -16,11 +17,23 @@ from hypothesis import strategies as st
 
 import gristmill as gm
 from gristmill._addresses import strip_credentials
+from gristmill._api.monitoring.monitor import read_records
+from gristmill._api.plan_access import plan_of
 from gristmill._cli.main import main
 from gristmill._io.paths import find_file
-from gristmill.errors import FileError
+from gristmill._plan.fingerprint import fingerprint, fingerprint_steps
+from gristmill.errors import FileError, GristmillError
 from gristmill.options import SkipErrors, StorageOptions
-from gristmill.sources import ArrayRecordDataSource, JsonLinesSource
+from gristmill.sources import (
+    ArrayRecordDataSource,
+    Hdf5Source,
+    JsonArraySource,
+    JsonLinesSource,
+    MdsSource,
+    MegatronSource,
+    TextSource,
+    ZarrSource,
+)
 from tests.io.conftest import Serve
 from tests.io.servers import Fault, Response, Store, always, fails_with, ignores_range, only_for
 
@@ -131,6 +144,40 @@ def test_descriptions_states_and_files_show_no_credentials(serve_http: Serve, tm
     assert SECRET not in written(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (Hdf5Source, "a.h5"),
+        (ZarrSource, "group"),
+        (MdsSource, "mds"),
+        (MegatronSource, "a.idx"),
+        (TextSource, "a.txt"),
+        (TextSource, "a.txt.gz"),
+        (JsonArraySource, "a.json"),
+    ],
+)
+@pytest.mark.parametrize("query", ["", f"?signature={SECRET}"])
+def test_errors_of_other_formats_show_no_credentials(
+    serve_http: Serve, tmp_path: Path, kind: Any, name: str, query: str
+):
+    files = {
+        "a.h5": b"junk" * 100,
+        "group/zarr.json": b"{]",
+        "mds/index.json": b'{"shards": []}',
+        "a.idx": b"x" * 100,
+        "a.bin": b"",
+        "a.txt": b"\0\xff",
+        "a.txt.gz": gzip.compress(b"text\n")[:-3],
+        "a.json": b"{",
+    }
+    store = serve_http(files)
+    url = address(store, name).partition("?")[0] + query
+    with pytest.raises(GristmillError) as raised:
+        len(kind(url, storage=options(store, cache_dir=tmp_path)))
+    assert SECRET not in shown(raised.value)
+    assert SECRET not in written(tmp_path)
+
+
 def test_refs_and_options_show_no_credentials(serve_http: Serve):
     store = serve_http({"a.jsonl": RECORDS})
     ref = find_file(address(store, "a.jsonl"), options(store))
@@ -195,3 +242,54 @@ def test_a_conversion_writes_no_credentials(
     assert {mode for mode, _ in plans} == {0o600}
     assert SECRET not in str(plans)
     assert SECRET not in written(tmp_path)
+
+
+def test_pages_and_records_of_runs_show_no_credentials(
+    serve_http: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """All that is written about a run or its data, for people and for other programs."""
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    store = serve_http({"a.jsonl": RECORDS})
+    source = JsonLinesSource(address(store, "a.jsonl"), storage=options(store))
+    loader = gm.DataLoader(
+        data_source=source,
+        sampler=gm.samplers.IndexSampler(20, num_epochs=1, seed=0),
+        operations=[gm.transforms.Batch(4)],
+    )
+    with iter(loader) as iterator:
+        iterator.keep_ledger(tmp_path / "run")
+        shown = [str(iterator.provenance()) for _ in iterator]
+    loader.report(tmp_path / "report.html")
+    loader.trace(tmp_path / "trace.json")
+    loader.monitor()
+    pages = ["--html", str(tmp_path / "page.html")]
+    assert main(["inspect", address(store, "a.jsonl"), *pages]) == 0
+    assert main(["inspect", address(store, "a.jsonl")]) == 0
+    assert main(["top", str(os.getpid()), "--once"]) == 0
+    assert main(["report", str(os.getpid()), "-o", str(tmp_path / "other.html")]) == 0
+    dataset = gm.MapDataset.source(source)
+    dataset.preview(3).save(tmp_path / "preview.html")
+    assert len(list(dataset.cache(tmp_path / "cache"))) == 20
+    gm.write(dataset, tmp_path / "written", format="parquet")
+    shown += [
+        str(gm.statistics(dataset)),
+        str(loader.explain()),
+        json.dumps(read_records(os.getpid())),
+    ]
+    shown += [str(fingerprint(plan_of(dataset))), str(fingerprint_steps(plan_of(dataset)))]
+    assert SECRET not in str(shown)
+    assert SECRET not in written(tmp_path)
+    assert len(list(tmp_path.glob("*.html"))) == 4
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_of_zarr_show_no_credentials(serve_http: Serve):
+    metadata = {"zarr_format": 2, "shape": [3], "chunks": [3], "dtype": "<i8", "fill_value": 7}
+    body = json.dumps({**metadata, "order": "C", "filters": None, "compressor": None}).encode()
+    both = json.dumps({"zarr_format": 3, "node_type": "group"}).encode()
+    store = serve_http({"x/.zarray": body, "x/zarr.json": both})
+    url = address(store, "x").partition("?")[0]
+    with pytest.warns(match="Both zarr.json") as caught, contextlib.suppress(GristmillError):
+        len(ZarrSource(url, storage=options(store)))
+    assert SECRET not in str([str(warning.message) for warning in caught])

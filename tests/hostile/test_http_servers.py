@@ -4,13 +4,16 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import zarr
 
 from gristmill._io.file import File
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_file
 from gristmill.errors import ChangedFileError, FileError, StoreError
 from gristmill.options import StorageOptions
+from gristmill.sources import ZarrSource
 from tests.io.conftest import Serve
 from tests.io.servers import (
     Exchange,
@@ -230,3 +233,71 @@ def test_headers_follow_a_redirect_to_the_same_server(serve_http: Serve):
     file = OpenFiles([find_file(store.url("old.bin"), storage)])[0]
     assert file.read_one(5, 9) == DATA[5:9]
     assert {headers.get("X-Api-Key") for headers in received} == {"hunter2"}
+
+
+# Zarr, which requests whole chunks, whose size is not known.
+
+
+@pytest.fixture
+def group(serve_http: Serve, tmp_path: Path) -> Store:
+    numbers = np.arange(60).reshape(20, 3)
+    zarr.create_array(tmp_path / "x", data=numbers, chunks=(5, 3))
+    zarr.create_array(tmp_path / "s", data=numbers, chunks=(5, 3), shards=(10, 3))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    return serve_http({str(path.relative_to(tmp_path)): path.read_bytes() for path in files})
+
+
+@pytest.mark.parametrize("name", ["x", "s"])
+def test_secret_headers_of_zarr_do_not_follow_a_redirect_to_another_server(
+    serve_http: Serve, group: Store, name: str
+):
+    received: list[dict[str, str]] = []
+
+    def records(exchange: Exchange) -> None:
+        received.append(exchange.headers)
+        exchange.send(exchange.correct_response())
+
+    group.server.faults = always(records)
+    store = serve_http({})
+    store.server.faults = lambda request: redirect_to(group.url(request.path.removeprefix("/")))
+    storage = StorageOptions(filesystem={**store.filesystem, "headers": SECRETS}, num_retries=0)
+    assert ZarrSource(store.url(name), storage=storage)[7]["array"].tolist() == [21, 22, 23]
+    assert received
+    assert "hunter2" not in str(received)
+
+
+@pytest.mark.parametrize("announced", [None, ENDLESS])
+@pytest.mark.parametrize("member", ["x/zarr.json", "x/c/1/0", "s/c/0/0"])
+def test_a_chunk_of_zarr_is_not_read_beyond_the_bytes_that_it_may_have(
+    group: Store, announced: int | None, member: str
+):
+    source = ZarrSource(group.url(member[0]), storage=group.storage(num_retries=0))
+    sent: list[int] = []
+
+    def floods(exchange: Exchange) -> None:
+        headers = {} if announced is None else {"Content-Length": str(announced)}
+        sent.append(exchange.send_endlessly(Response(200, headers), at_most=ENDLESS))
+
+    group.server.faults = lambda request: floods if request.path.endswith(member) else None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("gristmill._data.sources.arrays.zarr._MAX_METADATA_BYTES", MB)
+        with pytest.raises(FileError):
+            source[7]
+    group.server.wait_until_idle(20)
+    assert sent
+    assert sum(sent) < len(sent) * SOCKET_BUFFERS
+
+
+@pytest.mark.parametrize("lie", ["another encoding", "no content", "a redirect to nowhere"])
+def test_a_chunk_of_zarr_without_a_successful_response_is_not_empty(group: Store, lie: str):
+    source = ZarrSource(group.url("x"), storage=group.storage(num_retries=0))
+    assert len(source) == 20
+    group.server.faults = only_for("GET", always(LIES[lie]))
+    with pytest.raises(StoreError):
+        source[7]
+
+
+def test_a_shard_of_a_server_without_ranges_is_read_as_a_whole(group: Store):
+    group.server.faults = always(ignores_range)
+    source = ZarrSource(group.url("s"), storage=group.storage())
+    assert source[7]["array"].tolist() == [21, 22, 23]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gristmill.options import StorageOptions
 from gristmill.sources import JsonLinesSource
 
 LINES = [{"x": number} for number in range(50)]
@@ -22,7 +23,8 @@ DATA = b"".join(json.dumps(line).encode() + b"\n" for line in LINES)
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     (tmp_path / "a.jsonl").write_bytes(DATA)
-    assert read(tmp_path / "a.jsonl") == LINES
+    source = JsonLinesSource(tmp_path / "a.jsonl", storage=StorageOptions(index_beside_data=True))
+    assert source.__getitems__(range(len(source))) == LINES
     return tmp_path / "a.jsonl"
 
 

@@ -16,12 +16,14 @@ from gristmill._checkpoint.files import read_state
 from gristmill._checkpoint.state import _checksum
 from gristmill.errors import GristmillError, StateError
 from gristmill.experimental import (
+    BestFitPackIterDataset,
     CacheIterDataset,
     ConcatThenSplitIterDataset,
     ElasticIterator,
     FirstFitPackIterDataset,
     InterleaveIterDataset,
     LimitIterDataset,
+    PackAndBatchOperation,
     RebatchIterDataset,
     RepeatIterDataset,
     WindowShuffleIterDataset,
@@ -51,6 +53,15 @@ PLANS: dict[str, Make] = {
         documents(), length_struct={"x": 8}, num_packing_bins=3
     ),
     "concat": lambda: ConcatThenSplitIterDataset(documents(), length_struct={"x": 8}),
+    "best fit": lambda: BestFitPackIterDataset(
+        documents(), length_struct={"x": 8}, num_packing_bins=3
+    ),
+    "buckets": lambda: documents().bucket_by_length([2, 4, 6], batch_sizes=3, length="x"),
+    "sliding window": lambda: numbers().window(5, 2),
+    "flat map": lambda: numbers().batch(4).unbatch(),
+    "concatenation": lambda: gm.IterDataset.concatenate(
+        [numbers(), numbers(20).shuffle(3, seed=1)]
+    ),
     "rebatch": lambda: RebatchIterDataset(numbers().batch(4), 3),
     "repeat": lambda: RepeatIterDataset(numbers(9), num_epochs=5),
     "limit": lambda: LimitIterDataset(numbers(), 50),
@@ -63,6 +74,7 @@ PLANS: dict[str, Make] = {
     ),
     "counted": lambda: numbers().map_with_index(lambda index, number: (index, number)),
     "cache": lambda: CacheIterDataset(numbers()),
+    "generator": lambda: gm.from_generator(lambda: iter(range(60))),
 }
 
 JUNK = [None, True, -1, 0, 1, 2**31, 2**63, 10**30, 1.5, "", "x", [], [0], {}, {"a": 1}, [[]] * 3]
@@ -129,6 +141,48 @@ def gathered(shards: object, **others: Any) -> dict[str, Any]:
     state = json.loads(json.dumps(iter(numbers()).get_state()))
     del state["cursor"], state["shard"]
     return with_fields(state, cursors={"shards": shards, "each": [0]}, skipped=[], **others)
+
+
+def test_more_rows_of_some_bins_than_of_all_are_refused():
+    iterator = iter(PLANS["best fit"]())
+    next(iterator)
+    state = json.loads(json.dumps(iterator.get_state()))
+    below, row, _, *end = state["cursor"][0]
+    with pytest.raises(StateError):
+        iterator.set_state(with_fields(state, cursor=[[below, row, row - 1, *end]]))
+    assert json.loads(json.dumps(iterator.get_state())) == state
+
+
+class Evens:
+    """An operation over an iterator of records, as in Grain."""
+
+    def __call__(self, input_iterator: Iterator[gm.Record[Any]]) -> Iterator[gm.Record[Any]]:
+        return (record for record in input_iterator if record.data["x"][0] % 2 == 0)
+
+
+@pytest.mark.filterwarnings("ignore:The operation Evens takes an iterator")
+@pytest.mark.parametrize(
+    "cursor", [[[-3]], [[10**6]], [[10**30]], [["x"]], [[3], -1], [[3], "x"], [[-3], 0], []]
+)
+@pytest.mark.parametrize(
+    "operation",
+    [PackAndBatchOperation(length_struct={"x": 6}, batch_size=2), Evens()],
+    ids=["packing", "user's"],
+)
+def test_a_position_of_an_operation_that_cannot_be_is_refused(operation: Any, cursor: list[Any]):
+    records = [{"x": np.full(1 + number % 3, number)} for number in range(40)]
+    iterator = iter(
+        gm.DataLoader(
+            data_source=records,
+            sampler=gm.SequentialSampler(len(records)),
+            operations=[operation],
+        )
+    )
+    next(iterator)
+    state = json.loads(iterator.get_state())
+    with pytest.raises(StateError, match="corrupt"):
+        iterator.set_state(json.dumps(with_fields(state, cursor=[cursor])).encode())
+    assert json.loads(iterator.get_state()) == state
 
 
 @pytest.mark.parametrize("shards", [10**9, 10**30, 2**16 + 1, 0, -1, True, 2.0, "2", None, [2]])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import fsspec
 import pytest
 
-from gristmill._io import retry as _retry
+from gristmill._io.stores import retry as _retry
 from tests.io.servers import (
     LOOPBACK,
     S3,

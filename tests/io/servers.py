@@ -591,8 +591,7 @@ def moto_server() -> Iterator[S3]:
                 "key": "key",
                 "secret": "secret",
                 "client_kwargs": region,
-                # One attempt: boto waits for seconds between attempts, and would hide our retries.
-                "config_kwargs": {"retries": {"total_max_attempts": 1}, "proxies": {}},
+                "config_kwargs": {"proxies": {}},
             }
             yield S3(client, server, filesystem)
     finally:

@@ -34,10 +34,19 @@ class Lines:
         return {"begins": np.flatnonzero(data == 10) + 1, "size": np.array(len(data))}
 
 
+BESIDE = StorageOptions(index_beside_data=True)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    (tmp_path / "a.txt").write_bytes(DATA)
-    return tmp_path / "a.txt"
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_bytes(DATA)
+    return tmp_path / "data" / "a.txt"
 
 
 @pytest.fixture
@@ -73,11 +82,37 @@ def test_an_index_is_built_once(path: Path, lines: Lines):
     assert lines.num_built == 1
 
 
-def test_an_index_is_saved_beside_the_file_and_patterns_skip_it(path: Path, lines: Lines):
-    load_index(open_one(path), "lines", lines)
+def test_an_index_is_saved_in_the_cache_for_this_user_only(path: Path, lines: Lines):
+    umask = os.umask(0o002)
+    try:
+        for _ in range(2):
+            assert_correct(load_index(open_one(path), "lines", lines), DATA)
+    finally:
+        os.umask(umask)
+    assert lines.num_built == 1
+    assert indexes(path.parent) == []
+    (saved,) = indexes(cache())
+    assert saved.parent == cache() / "gristmill" / "indexes"
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+
+
+def test_on_request_it_is_saved_beside_the_file_and_patterns_skip_it(path: Path, lines: Lines):
+    load_index(open_one(path, BESIDE), "lines", lines)
     assert indexes(path.parent) == [path.with_name("a.txt.lines.gristmill-index")]
     assert indexes(cache()) == []
+    assert_correct(load_index(open_one(path), "lines", lines), DATA)  # used without asking
+    assert lines.num_built == 1
     assert [ref.path for ref in find_files(path.with_name("*"))] == [str(path)]
+
+
+def test_on_request_one_in_the_cache_is_copied_beside_the_file(path: Path, lines: Lines):
+    load_index(open_one(path), "lines", lines)
+    load_index(open_one(path, BESIDE), "lines", lines)
+    assert indexes(path.parent) == [path.with_name("a.txt.lines.gristmill-index")]
+    (cached,) = indexes(cache())
+    cached.unlink()
+    assert_correct(load_index(open_one(path), "lines", lines), DATA)
+    assert lines.num_built == 1
 
 
 def test_indexes_of_several_kinds_are_separate(path: Path, lines: Lines):
@@ -89,9 +124,11 @@ def test_indexes_of_several_kinds_are_separate(path: Path, lines: Lines):
 
 
 def test_an_index_that_was_renamed_to_another_kind_is_not_used(path: Path, lines: Lines):
-    load_index(open_one(path), "other", lambda file: {"x": np.arange(3)})
-    path.with_name("a.txt.other.gristmill-index").rename(path.with_name("a.txt.lines-index"))
+    load_index(open_one(path, BESIDE), "other", lambda file: {"x": np.arange(3)})
+    other = path.with_name("a.txt.other.gristmill-index")
+    other.rename(path.with_name("a.txt.lines.gristmill-index"))
     assert_correct(load_index(open_one(path), "lines", lines), DATA)
+    assert lines.num_built == 1
 
 
 @pytest.mark.parametrize(
@@ -128,7 +165,7 @@ def test_an_error_while_building_is_raised_and_leaves_no_file(path: Path):
 
     with pytest.raises(KeyError, match="no such key"):
         load_index(open_one(path), "lines", build)
-    assert indexes(path.parent) == []
+    assert indexes(path.parent) == indexes(cache()) == []
 
 
 # Outdated and damaged indexes.
@@ -147,7 +184,7 @@ def test_the_index_of_a_changed_file_is_rebuilt(path: Path, lines: Lines, other:
 
 def test_an_index_that_is_damaged_anywhere_is_rebuilt(path: Path, lines: Lines):
     load_index(open_one(path), "lines", lines)
-    saved = path.with_name("a.txt.lines.gristmill-index")
+    (saved,) = indexes(cache())
     intact = saved.read_bytes()
     offsets = [*range(0, len(intact), 97), len(intact) - 1]
     for number, offset in enumerate(offsets):
@@ -160,7 +197,7 @@ def test_an_index_that_is_damaged_anywhere_is_rebuilt(path: Path, lines: Lines):
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.01, 0.5, 0.999])
 def test_a_truncated_index_is_rebuilt(path: Path, lines: Lines, share: float):
     load_index(open_one(path), "lines", lines)
-    saved = path.with_name("a.txt.lines.gristmill-index")
+    (saved,) = indexes(cache())
     os.truncate(saved, int(saved.stat().st_size * share))
     assert_correct(load_index(open_one(path), "lines", lines), DATA)
     assert lines.num_built == 2
@@ -169,7 +206,7 @@ def test_a_truncated_index_is_rebuilt(path: Path, lines: Lines, share: float):
 def test_a_folder_with_the_name_of_an_index_does_no_harm(path: Path, lines: Lines):
     path.with_name("a.txt.lines.gristmill-index").mkdir()
     for _ in range(2):
-        assert_correct(load_index(open_one(path), "lines", lines), DATA)
+        assert_correct(load_index(open_one(path, BESIDE), "lines", lines), DATA)
     assert lines.num_built == 1
 
 
@@ -182,6 +219,7 @@ import zipfile; "".encode("cp437")  # needed to save an index
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_files
 from gristmill._io.index import load_index
+from gristmill.options import StorageOptions
 {DROP_PRIVILEGES}
 num_built = 0
 def build(file):
@@ -189,7 +227,8 @@ def build(file):
     num_built += 1
     return {{"x": np.arange(file.ref.size)}}
 for _ in range(2):
-    assert len(load_index(OpenFiles(find_files(sys.argv[1]))[0], "lines", build)["x"]) == 4
+    files = OpenFiles(find_files(sys.argv[1], StorageOptions(index_beside_data=True)))
+    assert len(load_index(files[0], "lines", build)["x"]) == 4
 print(num_built)
 """
 
@@ -229,7 +268,7 @@ def test_a_user_without_a_home_folder_can_build_an_index(read_only_folder: Path)
 
 def test_users_that_may_read_the_file_may_read_the_index(path: Path, lines: Lines):
     path.chmod(0o644)
-    load_index(open_one(path), "lines", lines)
+    load_index(open_one(path, BESIDE), "lines", lines)
     mode = stat.S_IMODE(path.with_name("a.txt.lines.gristmill-index").stat().st_mode)
     umask = os.umask(0)
     os.umask(umask)
@@ -274,7 +313,7 @@ def test_threads_that_build_at_the_same_time_all_get_the_index(path: Path, lines
         built = [threads.submit(load_index, open_one(path), "lines", build) for _ in range(8)]
     for future in built:
         assert_correct(future.result(), DATA)
-    assert indexes(path.parent) == [path.with_name("a.txt.lines.gristmill-index")]
+    assert len(indexes(cache())) == 1
     assert_correct(load_index(open_one(path), "lines", lines), DATA)
     assert lines.num_built == 8
 
@@ -298,4 +337,4 @@ def test_processes_that_build_at_the_same_time_all_get_the_index(path: Path):
     with ThreadPoolExecutor(3) as threads:
         for done in [threads.submit(run, BUILD_AND_CHECK, path) for _ in range(3)]:
             done.result()
-    assert len(indexes(path.parent)) == 20
+    assert len(indexes(cache())) == 20

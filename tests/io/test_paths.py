@@ -302,7 +302,7 @@ def test_unknown_options_of_a_store_are_an_error():
 def test_the_error_for_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     message = (
-        r"'memory://here/a.bin'.* needs the package 'fsspec'.*`pip install gristmill\[fsspec\]`"
+        r"'memory://here/a.bin'.* needs the package 'fsspec'.*`pip install .gristmill\[fsspec\].`"
     )
     with pytest.raises(MissingExtraError, match=message):
         find_file("memory://here/a.bin", StorageOptions(num_parallel=7))

@@ -1,8 +1,11 @@
 """The stream over a faulty store equals the stream over the same local files."""
 
+import bz2
 import csv
+import gzip
 import io
 import json
+import lzma
 import random
 import sqlite3
 import struct
@@ -13,19 +16,30 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zarr
+import zstandard
 from array_record.python.array_record_module import ArrayRecordWriter
+from zarr.codecs import BloscCodec
 
 from gristmill import DataLoader, IndexSampler, MapDataset, WorkerOptions
+from gristmill._data.sources.arrays.hdf5 import Hdf5Source
 from gristmill._data.sources.arrays.idx import IdxSource
 from gristmill._data.sources.arrays.numpy import NumpySource
+from gristmill._data.sources.arrays.zarr import ZarrSource
 from gristmill._data.sources.records.array_record import ArrayRecordDataSource
 from gristmill._data.sources.records.image_folder import ImageFolderSource
-from gristmill._data.sources.records.jsonl import JsonLinesSource
-from gristmill._data.sources.records.tar import TarSource
+from gristmill._data.sources.records.index_json.litdata import LitDataSource
+from gristmill._data.sources.records.index_json.mds import MdsSource
+from gristmill._data.sources.records.megatron import MegatronSource
+from gristmill._data.sources.records.tar.tar import TarSource
+from gristmill._data.sources.records.text.json_array import JsonArraySource
+from gristmill._data.sources.records.text.jsonl import JsonLinesSource
+from gristmill._data.sources.records.text.plain_text import TextSource
 from gristmill._data.sources.records.tfrecord import TFRecordSource
 from gristmill._data.sources.sqlite.source import SqliteSource
 from gristmill._data.sources.tables.arrow_ipc import ArrowSource
@@ -141,6 +155,64 @@ def write_json_lines(folder: Path) -> None:
         )
 
 
+def write_json_array(folder: Path) -> None:
+    for number in range(2):
+        (folder / f"{number}.json").write_text(json.dumps(rows(25, seed=number)["text"]))
+
+
+def write_text(folder: Path) -> None:
+    for number in range(2):
+        (folder / f"{number}.txt").write_text("\n".join(rows(25, seed=number)["text"]))
+
+
+def write_compressed(folder: Path) -> None:
+    lines = "".join(f'{{"id": {i}, "text": "{"word " * i}"}}\n' for i in range(30)).encode()
+    (folder / "0.jsonl.gz").write_bytes(gzip.compress(lines))
+    (folder / "1.jsonl.zst").write_bytes(zstandard.compress(lines))
+    (folder / "2.jsonl.bz2").write_bytes(bz2.compress(lines))
+    (folder / "3.jsonl.xz").write_bytes(lzma.compress(lines))
+
+
+def write_megatron(folder: Path) -> None:
+    tokens = [np.arange(number, dtype="<i4") for number in range(20)]
+    lengths = np.array([len(sequence) for sequence in tokens], "<i4")
+    starts = (np.cumsum(lengths) - lengths).astype("<i8") * 4
+    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 4, 20, 1)
+    (folder / "0.idx").write_bytes(head + lengths.tobytes() + starts.tobytes() + bytes(8))
+    (folder / "0.bin").write_bytes(np.concatenate(tokens).tobytes())
+
+
+def write_litdata(folder: Path) -> None:
+    items = [struct.pack("<I", len(data)) + data for data in payloads(20, seed=0)]
+    ends = np.cumsum([4 * 22, *map(len, items)]).astype("<u4")
+    data = struct.pack("<I", 20) + ends.tobytes() + b"".join(items)
+    (folder / "0.zstd.bin").write_bytes(zstandard.compress(data))
+    leaf = '[1, {"type": null, "context": null, "children_spec": []}]'
+    config = {"data_format": ["bytes"], "data_spec": leaf}
+    chunk = {"chunk_size": 20, "filename": "0.zstd.bin"}
+    (folder / "index.json").write_text(json.dumps({"chunks": [chunk], "config": config}))
+
+
+def write_mds(folder: Path) -> None:
+    records = [
+        struct.pack("<Iq", len(data), i) + data for i, data in enumerate(payloads(20, seed=0))
+    ]
+    ends = np.cumsum([4 * 22, *map(len, records)]).astype("<u4")
+    data = struct.pack("<I", 20) + ends.tobytes() + b"".join(records)
+    (folder / "0.mds.zstd").write_bytes(zstandard.compress(data))
+    shard = {
+        "column_encodings": ["int", "bytes"],
+        "column_names": ["id", "data"],
+        "column_sizes": [8, None],
+        "format": "mds",
+        "raw_data": {"basename": "0.mds"},
+        "zip_data": {"basename": "0.mds.zstd"},
+        "samples": 20,
+        "version": 2,
+    }
+    (folder / "index.json").write_text(json.dumps({"shards": [shard]}))
+
+
 def write_tar(folder: Path) -> None:
     for number in range(2):
         with tarfile.open(folder / f"{number}.tar", "w") as archive:
@@ -159,6 +231,13 @@ def write_npy(folder: Path) -> None:
 def write_npz(folder: Path) -> None:
     generator = np.random.default_rng(0)
     np.savez(folder / "0.npz", x=generator.random((20, 5)), y=generator.integers(0, 9, 20))
+
+
+def write_hdf5(folder: Path) -> None:
+    for number in range(2):
+        with h5py.File(folder / f"{number}.h5", "w") as file:
+            data = np.random.default_rng(number).random((15, 7))
+            file.create_dataset("x", data=data, chunks=(4, 7), compression="gzip")
 
 
 def write_idx(folder: Path) -> None:
@@ -181,6 +260,16 @@ def write_images(folder: Path) -> None:
         (folder / name).mkdir()
         for number, payload in enumerate(payloads(6, seed=len(name))):
             (folder / name / f"{number}.png").write_bytes(payload)
+
+
+def write_zarr(folder: Path) -> None:
+    numbers = np.arange(90, dtype=np.int32).reshape(30, 3)
+    zarr.create_array(folder / "a.zarr", data=numbers, chunks=(4, 3))
+    zarr.create_array(folder / "blosc.zarr", data=numbers, chunks=(4, 3), compressors=BloscCodec())
+    zarr.create_array(folder / "shards.zarr", data=numbers, chunks=(2, 3), shards=(10, 3))
+    group = zarr.open_group(folder / "group.zarr", mode="w")
+    group.create_array("x", data=numbers, chunks=(4, 3))
+    group.create_array("inner/y", data=numbers[:, 0].astype(np.float64), chunks=(7,))
 
 
 @dataclass(frozen=True)
@@ -212,10 +301,25 @@ CASES = {
     "Hugging Face": Case(HuggingFaceSource, write_hugging_face, ""),
     "CSV": Case(CsvSource, write_csv, ["0.csv", "1.csv"]),
     "JSON Lines": Case(JsonLinesSource, write_json_lines, ["0.jsonl", "1.jsonl"]),
+    "JSON array": Case(JsonArraySource, write_json_array, ["0.json", "1.json"]),
+    "text": Case(TextSource, write_text, ["0.txt", "1.txt"]),
+    "compressed": Case(
+        JsonLinesSource,
+        write_compressed,
+        ["0.jsonl.gz", "1.jsonl.zst", "2.jsonl.bz2", "3.jsonl.xz"],
+    ),
+    "Megatron": Case(MegatronSource, write_megatron, "0.idx"),
+    "LitData": Case(LitDataSource, write_litdata, ""),
+    "MDS": Case(MdsSource, write_mds, ""),
     "tar": Case(TarSource, write_tar, ["0.tar", "1.tar"]),
     "npy": Case(NumpySource, write_npy, ["0.npy", "1.npy"]),
     "npz": Case(NumpySource, write_npz, "0.npz"),
+    "HDF5": Case(Hdf5Source, write_hdf5, ["0.h5", "1.h5"]),
     "idx": Case(IdxSource, write_idx, "0.idx"),
+    "Zarr array": Case(ZarrSource, write_zarr, "a.zarr"),
+    "Zarr, Blosc": Case(ZarrSource, write_zarr, "blosc.zarr"),
+    "Zarr shards": Case(ZarrSource, write_zarr, "shards.zarr"),
+    "Zarr group": Case(ZarrSource, write_zarr, "group.zarr", needs_listing=True),
     "SQLite": Case(SqliteSource, write_sqlite, "0.sqlite", {"table": "items"}),
     "images": Case(ImageFolderSource, write_images, "", needs_listing=True),
 }
@@ -232,7 +336,7 @@ def stream(source: Any, num_workers: int = 0) -> list[Any]:
     """Return all elements in a shuffled order."""
 
     def shorten_backoff(index: int, count: int) -> None:  # runs in each worker
-        import gristmill._io.retry as retry  # noqa: PLC0415
+        import gristmill._io.stores.retry as retry  # noqa: PLC0415
 
         retry.INITIAL_BACKOFF_S = 0.001
 
@@ -314,8 +418,10 @@ def test_workers_read_the_same_from_a_store(
     assert_same(stream(there, num_workers=2), stream(here))
 
 
-NAMED_BY_FILES = [name for name in CASES if name not in ("ArrayRecord", "images")]
-"""Without ArrayRecord, whose repr is Grain's hash of the paths, and images, as HTTP lists none."""
+NAMED_BY_FILES = [
+    name for name, case in CASES.items() if name != "ArrayRecord" and not case.needs_listing
+]
+"""Without ArrayRecord, whose repr is Grain's hash of the paths."""
 
 
 @pytest.mark.parametrize("name", NAMED_BY_FILES)

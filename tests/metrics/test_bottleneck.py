@@ -1,4 +1,4 @@
-"""What the counters say about the limit of a run."""
+"""What the counters show about the limit of a run."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,6 +20,9 @@ READING = StepStats(name="reading", elapsed_s=9.0, cpu_s=0.5, waited_s=8.5)
 COMPUTING = StepStats(name="Map f", elapsed_s=9.0, cpu_s=8.5)
 CONTENDED = StepStats(name="Map f", elapsed_s=60.0, cpu_s=9.5, interpreter_wait_s=50.0)
 NATIVE = StepStats(name="Map f", elapsed_s=60.0, cpu_s=19.0, interpreter_wait_s=40.0)
+OVERLOADED = StepStats(  # measured with native code on 8 threads, at a load of 12 on two cores
+    name="Map f", elapsed_s=18.6, cpu_s=1.3, waited_s=7.6, interpreter_wait_s=4.8
+)
 IN_ORDER = StepStats(name="Map g", elapsed_s=9.0, cpu_s=9.0, in_order_s=9.0)
 
 CASES: list[tuple[Stats, BottleneckKind, str]] = [
@@ -28,6 +31,11 @@ CASES: list[tuple[Stats, BottleneckKind, str]] = [
     (stats_of(READING, COMPUTING, waited_s=4.0), "consumer", ""),
     (stats_of(READING, CONTENDED, executor="threads", num_threads=8), "interpreter", "Map f"),
     (stats_of(NATIVE, executor="threads", num_threads=8), "computing", "Map f"),
+    (
+        stats_of(OVERLOADED, executor="threads", num_threads=8, elapsed_s=2.2, waited_s=2.2),
+        "computing",
+        "Map f",
+    ),
     (stats_of(COMPUTING, IN_ORDER, executor="processes", num_workers=2), "in order", "Map g"),
     (
         stats_of(COMPUTING, executor="processes", num_workers=2, busy_s=20.0, transfer_s=11.0),
@@ -35,6 +43,16 @@ CASES: list[tuple[Stats, BottleneckKind, str]] = [
         "",
     ),
     (stats_of(StepStats(name="Map f", elapsed_s=0.1, cpu_s=0.1)), "overhead", ""),
+    (  # busy with what belongs to no step
+        stats_of(
+            StepStats(name="Map f", elapsed_s=0.1, cpu_s=0.1),
+            executor="processes",
+            num_workers=2,
+            busy_s=18.0,
+        ),
+        "overhead",
+        "",
+    ),
 ]
 
 
@@ -59,6 +77,14 @@ def test_remedies_are_those_of_the_executor():
     assert len(remedies) == 3
 
 
+def test_remedies_of_overhead_distinguish_the_start_from_the_rest():
+    few = stats_of(StepStats(name="Map f", elapsed_s=0.1, cpu_s=0.1))
+    starting = replace(few, first_wait_s=9.0)
+
+    assert "Starting workers takes longer" in str(starting.bottleneck)
+    assert "Batch them in the pipeline" in str(few.bottleneck)
+
+
 def test_before_the_first_element_nothing_is_known():
     assert Stats().bottleneck is None
     assert str(Stats()) == Stats().summary()
@@ -68,4 +94,4 @@ def test_each_step_has_a_line():
     lines = str(stats_of(READING, COMPUTING)).splitlines()
 
     assert len(lines) == 5
-    assert lines[2].split() == ["reading", "9.00", "s", "0.50", "s", "8.50", "s", "0.00", "s"]
+    assert lines[2].split() == ["reading", "50%", "9.00", "s", "0.50", "s", "8.50", "s", "-", "-"]

@@ -161,6 +161,7 @@ def test_a_map_that_releases_the_interpreter_lock(executor: Executor):
 
     kind, step = planted(stats)
     assert step == "Map slow_native"
+    assert kind in {"computing", "interpreter"}
     # With more threads than cores, waiting for a core is taken for waiting for the lock.
     if executor.name != "automatic" and not executor.uses_threads:
         assert kind == "computing"
@@ -187,6 +188,27 @@ def test_a_stage_that_runs_in_order(executor: Executor):
     assert step == "Map slow_batch"
     if stats.executor != "inline":
         assert kind == "in order"
+
+
+@dataclass
+class SameArray:
+    """A large array that takes no time to read: only workers must copy it."""
+
+    def __post_init__(self) -> None:
+        self._array = np.ones(2**20, np.float64)
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self._array
+
+
+def test_workers_that_copy_large_arrays():
+    (executor,) = [one for one in EXECUTORS if one.name == "two workers"]
+    stats = run(executor, source=SameArray())
+
+    assert planted(stats) == ("transfer", "")
 
 
 class IsEven(gm.Filter):

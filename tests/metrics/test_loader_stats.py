@@ -1,4 +1,4 @@
-"""What `stats()` of a loader and of its iterators tell of real runs."""
+"""What `stats()` of a loader and of its iterators report of real runs."""
 
 import gc
 import logging
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import gristmill as gm
+from tests.faults.processes import until
 from tests.policies import EAGER, with_policy
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -147,7 +148,7 @@ def test_who_is_busy_does_not_wait():
     assert stats.waited_share < 0.5
 
 
-def test_the_executor_is_told():
+def test_the_executor_is_reported():
     found = {}
     for name, arguments in RUNS.items():
         with iter(loader_of(range(10), **arguments)) as iterator:
@@ -190,7 +191,7 @@ def test_a_loop_that_is_left_counts_what_it_took():
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """Give a file that exists once a worker has killed itself."""
+    """Return a file that exists once a worker has killed itself."""
     return tmp_path / "killed"
 
 
@@ -208,7 +209,7 @@ def test_workers_that_die_are_counted(victim: Path):
     assert loader.stats().num_restarts == 1
 
 
-def test_shared_memory_and_buffers_are_told_while_they_are_there():
+def test_shared_memory_and_buffers_are_reported_while_they_are_there():
     source = gm.ArraySource(np.zeros((40, 200_000)))
     with iter(loader_of(source, gm.Batch(2), worker_count=2)) as iterator:
         batches = [next(iterator) for _ in range(5)]
@@ -216,6 +217,20 @@ def test_shared_memory_and_buffers_are_told_while_they_are_there():
 
         assert stats.shared_memory_bytes >= sum(batch.nbytes for batch in batches)
         assert 1 <= stats.num_blocks_ready + stats.num_blocks_in_flight <= 200
+
+
+def test_shared_memory_that_idle_workers_have_returned_is_not_counted():
+    source = gm.ArraySource(np.zeros((40, 200_000)))
+    loader = loader_of(source, gm.Batch(2), worker_count=2)
+    iterator = iter(loader)
+    for _ in range(20):
+        assert next(iterator).nbytes <= iterator.stats().shared_memory_bytes
+    iterator.close()
+
+    until(lambda: not loader.stats().shared_memory_bytes, "the memory is returned")
+    assert iterator.stats().shared_memory_bytes == 0
+    loader.close()
+    assert loader.stats().num_elements == 20
 
 
 def test_skipped_records_are_counted_once():

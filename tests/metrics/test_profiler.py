@@ -37,3 +37,22 @@ def test_steps_and_feeding_are_found_by_name(tmp_path: Path):
     expected = {"wait", "load", "put", "reading list(<100 records>)", "Map Scale", "Batch(10)"}
     expected |= {"FirstFitPack(t=8, num_packing_bins=2)", "Map <lambda>", "Batch(2)"}
     assert {f"gristmill: {name}" for name in expected} <= names
+
+
+def test_blocks_of_workers_are_marked_with_what_their_steps_took(tmp_path: Path):
+    loader = gm.DataLoader(
+        data_source=list(np.arange(100.0)),
+        sampler=gm.IndexSampler(100, num_epochs=1, shuffle=True, seed=0),
+        operations=[Scale(), gm.Batch(10)],
+        worker_count=1,
+    )
+    with jax.profiler.trace(str(tmp_path)):
+        assert len(list(loader)) == 10
+    loader.close()
+
+    (path,) = tmp_path.rglob("*.trace.json.gz")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    marks = [event for event in events if event.get("name", "").startswith("gristmill: worker 0")]
+    steps = {name: value for mark in marks for name, value in mark["args"].items()}
+    assert {"reading list(<100 records>)", "Map Scale", "Batch(10)"} <= set(steps)
+    assert all(value.endswith(" ms") for value in steps.values())

@@ -5,24 +5,35 @@ from typing import Any
 
 import pytest
 
-from gristmill._metrics.stats import Stats, StepStats, add_stats
+from gristmill._metrics.history import Sample
+from gristmill._metrics.stats import Stats, StepStats, WorkerStats, add_stats
 
 ONE = Stats(
     num_elements=10,
     output_bytes=100,
     elapsed_s=4.0,
     waited_s=1.0,
+    first_wait_s=0.5,
     steps=(StepStats(name="reading", elapsed_s=0.5), StepStats(name="Map f", elapsed_s=2.0)),
     busy_s=3.0,
     transfer_s=0.5,
+    place_s=0.25,
+    host_wait_s=0.125,
     num_skipped=1,
     executor="processes",
+    max_threads=16,
     num_workers=2,
     worker_start="forked",
     num_restarts=3,
+    num_blocks=6,
     num_blocks_ready=4,
     num_blocks_in_flight=5,
+    sum_blocks_ready=8,
+    wait_counts=(3, 7),
     shared_memory_bytes=600,
+    history=(Sample(1.0, 5, 0.5, 4096),),
+    recent=(Sample(3.5, 8, 0.75, 4096),),
+    workers=(WorkerStats(name="worker 0", node="10.0.0.2", num_blocks=3),),
 )
 
 
@@ -81,3 +92,23 @@ def test_steps_of_one_name_are_added_up_each_for_itself():
     total = add_stats([Stats(steps=steps), Stats(steps=steps), Stats(steps=steps)])
 
     assert [step.elapsed_s for step in total.steps] == [3.0, 6.0, 15.0]
+
+
+def test_steps_that_only_one_run_has_are_kept():
+    first = Stats(
+        steps=(StepStats(name="Map f", elapsed_s=1), StepStats(name="Batch", elapsed_s=2))
+    )
+    second = Stats(
+        steps=(
+            StepStats(name="Map f", elapsed_s=4),
+            StepStats(name="Map f", elapsed_s=8),
+            StepStats(name="Chain", elapsed_s=16),
+        )
+    )
+    steps = add_stats([first, second]).steps
+    assert [(step.name, step.elapsed_s) for step in steps] == [
+        ("Map f", 5),
+        ("Batch", 2),
+        ("Map f", 8),
+        ("Chain", 16),
+    ]

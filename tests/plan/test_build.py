@@ -138,13 +138,13 @@ def test_random_maps_of_one_record_draw_one_after_the_other():
     assert list(loader(Draw(), Second())) == expected
 
 
-def test_a_users_sampler_gives_its_own_generators():
+def test_a_users_sampler_yields_its_own_generators():
     sampler = OwnSampler(np.random.default_rng)
     expected = [int(np.random.default_rng(index).integers(1000)) for index in range(4)]
     assert list(loader(Draw(), sampler=sampler)) == expected
 
 
-def test_a_random_map_over_a_sampler_without_generators_says_what_is_missing():
+def test_a_random_map_over_a_sampler_without_generators_reports_what_is_missing():
     with pytest.raises(Exception, match=r"(?i)rng|generator|seed"):
         list(loader(Draw(), sampler=OwnSampler()))
 

@@ -1,5 +1,7 @@
 from typing import Any
 
+import pytest
+
 from gristmill import Batch, DataLoader, IndexSampler, IterDataset, MapDataset, ShardOptions
 from gristmill._plan.describe import describe
 
@@ -34,6 +36,16 @@ def test_shards_of_one_dataset_are_described_alike():
     assert _describe(dataset[0::3]) == _describe(dataset[2::3])
     assert "Shard" in _describe(dataset[0::3])["steps"]
     assert _describe(dataset[0::3]) != _describe(dataset)
+
+
+@pytest.mark.parametrize("second", [slice(None), slice(1, None, 2)], ids=["all", "another shard"])
+def test_streams_that_are_not_one_shard_are_described_with_their_slices(second: slice):
+    def mixed(first: slice) -> IterDataset[int]:
+        streams = [MapDataset.range(12)[part].to_iter_dataset() for part in (first, second)]
+        return IterDataset.mix(streams)
+
+    assert _describe(mixed(slice(0, None, 2))) == _describe(mixed(slice(0, None, 2)))
+    assert _describe(mixed(slice(0, None, 2))) != _describe(mixed(slice(0, None, 3)))
 
 
 def test_shards_of_one_loader_are_described_alike():

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill._base.indices import as_indices
-from gristmill._plan.mixing import choose, choose_run
+from gristmill._plan.mixing import PERIOD, choose, choose_run
 
 PROPORTIONS = st.lists(st.integers(1, 1000), min_size=1, max_size=6).map(tuple)
 INDICES = st.integers(-100, 10**6) | st.sampled_from(
@@ -40,3 +40,16 @@ def test_consecutive_elements_are_those_chosen_one_by_one(
 
     expected = [chosen(index, proportions) for index in range(start, start + count)]
     assert [*zip(numbers.tolist(), within.tolist(), strict=True)] == expected
+
+
+@given(
+    proportions=st.lists(st.integers(1, 40), min_size=1, max_size=40).map(tuple),
+    start=st.integers(0, 5000) | INDICES,
+    count=st.integers(PERIOD - 2, 3 * PERIOD),
+)
+def test_long_runs_repeat_a_period(proportions: tuple[int, ...], start: int, count: int):
+    numbers, within = choose_run(range(start, start + count), proportions)
+
+    expected = choose(as_indices(list(range(start, start + count))), proportions)
+    assert numbers.tolist() == expected[0].tolist()
+    assert within.tolist() == expected[1].tolist()

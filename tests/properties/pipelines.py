@@ -29,6 +29,8 @@ from gristmill import (
     RecordMetadata,
     SequentialSampler,
     ShardOptions,
+    SubsetSampler,
+    WeightedSampler,
 )
 from tests.policies import EAGER, TuningPolicy, with_policy
 from tests.properties.trees import change, items_of, total
@@ -50,7 +52,7 @@ def _record(index: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Getter:
-    """A source that makes each record anew."""
+    """A source that makes each record again."""
 
     num_records: int
 
@@ -65,7 +67,7 @@ class Getter:
 
 @dataclass(frozen=True)
 class ManyGetter(Getter):
-    """A source that also gives many records in one call."""
+    """A source that also yields many records in one call."""
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         return [_record(index) for index in indices]
@@ -260,7 +262,7 @@ class Pipeline:
         source: Any = None,
         policy: TuningPolicy = EAGER,
     ) -> DataLoader:
-        with warnings.catch_warnings():  # some of them give nothing at all, and are warned of
+        with warnings.catch_warnings():  # some of them yield nothing at all, and are warned of
             warnings.simplefilter("ignore", gristmill.errors.GristmillWarning)
             loader = DataLoader(
                 data_source=self.source() if source is None else source,
@@ -293,7 +295,8 @@ def shards(draw: st.DrawFn) -> ShardOptions:
 
 @st.composite
 def samplers(draw: st.DrawFn, num_records: int) -> Any:
-    kind = draw(st.sampled_from(["index", "index", "sequential", "own", "own sized"]))
+    kinds = ["index", "index", "sequential", "own", "own sized", "subset", "weighted"]
+    kind = draw(st.sampled_from(kinds))
     used = draw(st.integers(1, num_records))
     shard = draw(st.one_of(st.just(NoSharding()), shards()))
     seed = draw(st.integers(0, 2**32 - 1))
@@ -304,6 +307,18 @@ def samplers(draw: st.DrawFn, num_records: int) -> Any:
             )
         case "sequential":
             return SequentialSampler(used, shard, seed)
+        case "subset":
+            listed = draw(st.lists(st.integers(0, num_records - 1), min_size=1, max_size=20))
+            epochs, shuffle = draw(st.integers(1, 3)), draw(st.booleans())
+            return SubsetSampler(
+                listed, shuffle=shuffle, num_epochs=epochs, seed=seed, shard_options=shard
+            )
+        case "weighted":
+            replacement, epochs = draw(st.booleans()), draw(st.integers(1, 3))
+            weights = [(1 + index % 3) * (index < used) for index in range(num_records)]
+            return WeightedSampler(
+                weights, replacement=replacement, num_epochs=epochs, seed=seed, shard_options=shard
+            )
         case "own":
             return OwnSampler(num_records, draw(st.integers(0, 50)))
         case _:
@@ -312,7 +327,7 @@ def samplers(draw: st.DrawFn, num_records: int) -> Any:
 
 @st.composite
 def pipelines(draw: st.DrawFn, *, fails: bool = True) -> Pipeline:
-    """Give any pipeline; with `fails`, some end in an error of the user's or of a ragged batch."""
+    """Return any pipeline; with `fails`, some end in a user's error or that of a ragged batch."""
     num_records = draw(st.integers(1, 30))
     sampler = draw(samplers(num_records))
     own = getattr(sampler, "shard_options", NoSharding())

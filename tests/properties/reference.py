@@ -35,7 +35,7 @@ class Item:
 
 
 def reference(pipeline: Pipeline) -> Iterator[Any]:
-    """Give the elements of a pipeline."""
+    """Return the elements of a pipeline."""
     items = _records(pipeline)
     for operation in pipeline.operations:
         items = _apply(operation, items)
@@ -56,7 +56,7 @@ def _records(pipeline: Pipeline) -> Iterator[Item]:
 
 
 def record_key(sampler: Any, index: int) -> int:
-    """Give the record at an index of the sampler's stream."""
+    """Return the record at an index of the sampler's stream."""
     if not isinstance(sampler, IndexSampler) or sampler.shard_options.shard_count == 1:
         return sampler[index].record_key or 0
     count = sampler.shard_options.shard_count
@@ -68,7 +68,7 @@ def record_key(sampler: Any, index: int) -> int:
 
 
 def owned_piece(sampler: IndexSampler) -> tuple[int, int]:
-    """Give the first record that a sampler's shard owns, and how many it owns."""
+    """Return the first record that a sampler's shard owns, and how many it owns."""
     shard = sampler.shard_options
     each, rest = divmod(sampler.num_records, shard.shard_count)
     if shard.drop_remainder:
@@ -78,7 +78,7 @@ def owned_piece(sampler: IndexSampler) -> tuple[int, int]:
 
 
 def stream_indices(sampler: Any, shard: ShardOptions | None) -> Iterator[int]:
-    """Give the indices of the sampler's stream that a shard reads: s, s + n, s + 2n, ..."""
+    """Return the indices of the sampler's stream that a shard reads: s, s + n, s + 2n, ..."""
     own: Any = getattr(sampler, "shard_options", ShardOptions(0, 1))
     shard = shard or own
     assert shard is not None

@@ -1,4 +1,4 @@
-"""Run an iterator and take down what it gives."""
+"""Run an iterator and take down what it yields."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from tests.properties.trees import plain
 
 
 def outcome(elements: Iterator[Any]) -> list[Any]:
-    """Give the elements in a form that can be compared, and the type of the error that ends them.
+    """Return the elements in a form that can be compared, and the type of the error that ends them.
 
     Errors over batches of unlike elements are ours, or NumPy's in the reference: both `ValueError`.
     """
@@ -22,7 +22,7 @@ def outcome(elements: Iterator[Any]) -> list[Any]:
 
 
 def outcome_with_states(iterator: DataLoaderIterator) -> tuple[list[Any], list[bytes]]:
-    """Give the elements and the state after each of them, the one before the first included."""
+    """Return the elements and the state after each of them, the one before the first included."""
     seen, states = [], [iterator.get_state()]
     try:
         for element in iterator:

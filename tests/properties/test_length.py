@@ -1,4 +1,4 @@
-"""A plan knows how many elements it gives, where that can be known without reading."""
+"""A plan knows how many elements it yields, where that can be known without reading."""
 
 from hypothesis import assume, given, settings
 

@@ -1,4 +1,4 @@
-"""The engine gives what a pipeline means, to the bit."""
+"""The engine yields what a pipeline means, to the bit."""
 
 from itertools import islice
 
@@ -30,7 +30,7 @@ def test_elements_are_those_of_the_reference(pipeline: Pipeline, read_options: R
 
 
 def _may_leave_the_last_error_out(pipeline: Pipeline, expected: list[object]) -> bool:
-    """Tell whether what fails may belong to a remainder that is dropped, and so be never made."""
+    """Return whether what fails may belong to a remainder that is dropped, and so be never made."""
     drops = [isinstance(step, Batch) and step.drop_remainder for step in pipeline.operations]
     return expected[-1:] == ["ValueError"] and any(drops)
 

@@ -1,4 +1,4 @@
-"""A state is a place: reading on from it gives the rest, whoever reads on and however."""
+"""A state is a place: reading on from it yields the rest, whoever reads on and however."""
 
 import json
 from itertools import islice
@@ -19,7 +19,7 @@ READ_OPTIONS = st.sampled_from([INLINE, AHEAD])
 
 @given(pipeline=pipelines(), cut=st.integers(0, 60), first=READ_OPTIONS, second=READ_OPTIONS)
 @LAW
-def test_resuming_at_any_point_gives_the_rest(
+def test_resuming_at_any_point_yields_the_rest(
     pipeline: Pipeline, cut: int, first: ReadOptions, second: ReadOptions
 ):
     expected, states = outcome_with_states(iter(pipeline.loader(first)))
@@ -33,7 +33,7 @@ def test_resuming_at_any_point_gives_the_rest(
 
 @given(pipeline=pipelines())
 @LAW
-def test_states_do_not_tell_how_the_stream_was_run(pipeline: Pipeline):
+def test_states_do_not_report_how_the_stream_was_run(pipeline: Pipeline):
     inline = outcome_with_states(iter(pipeline.loader(INLINE)))
 
     assert outcome_with_states(iter(pipeline.loader(AHEAD))) == inline
@@ -56,7 +56,7 @@ def test_one_iterator_can_be_set_back_and_forth(
 
 @given(pipeline=pipelines(), cuts=CUTS)
 @LAW
-def test_many_resumes_in_a_row_give_the_whole(pipeline: Pipeline, cuts: list[int]):
+def test_many_resumes_in_a_row_yield_the_whole(pipeline: Pipeline, cuts: list[int]):
     expected = outcome(iter(pipeline.loader()))
     loader, seen = pipeline.loader(AHEAD), []
     state = iter(loader).get_state()

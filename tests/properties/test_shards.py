@@ -69,7 +69,7 @@ def read_shards(
 @pytest.mark.parametrize("style", ["index", "loader"])
 @given(size=SIZES, count=COUNTS, epochs=EPOCHS, shuffle=st.booleans())
 @LAW
-def test_shards_give_each_record_once_an_epoch(
+def test_shards_yield_each_record_once_an_epoch(
     size: int, count: int, epochs: int, shuffle: bool, style: str
 ):
     streams = read_shards(style, size=size, count=count, epochs=epochs, shuffle=shuffle)

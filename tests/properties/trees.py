@@ -1,4 +1,4 @@
-"""Elements as trees of numbers and texts: make new ones of them, and compare them to the bit."""
+"""Elements as trees of numbers and strings: make new ones of them, and compare them to the bit."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def change(function: Callable[[Any], Any], element: Any) -> Any:
-    """Give a new element with `function` of each number; texts stay."""
+    """Return a new element with `function` of each number; strings stay."""
     if isinstance(element, dict):
         return {key: change(function, value) for key, value in element.items()}
     if isinstance(element, list | tuple):
@@ -54,7 +54,7 @@ def stacked(elements: list[Any]) -> Any:
 
 
 def plain(element: Any) -> Any:
-    """Give what tells an element from any other: types, dtypes, shapes and bytes."""
+    """Return what distinguishes an element from any other: types, dtypes, shapes and bytes."""
     if isinstance(element, dict):
         return {key: plain(value) for key, value in element.items()}
     if isinstance(element, list | tuple):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gristmill import ArraySource, RangeDataSource, SharedMemoryDataSource
-from gristmill._base.columns import Columns
+from gristmill._base.trees.columns import Columns
 from gristmill.testing import SourceSuite
 from tests.testing.record_samples import RECORDS
 

@@ -1,4 +1,4 @@
-"""Sources that say how their elements are batched."""
+"""Sources that state how their elements are batched."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What elements look like is told as by Grain, and where it cannot be, the step is named."""
+"""What elements look like is reported as by Grain, and where it cannot be, the step is named."""
 
 from functools import partial
 from typing import Any
@@ -43,7 +43,7 @@ def telling(api: Any, kind: str, method: str) -> Any:
 
 
 class Padded:
-    """A batch function that tells what it gives."""
+    """A batch function that reports what it yields."""
 
     def __call__(self, elements: Any, size: int = 3) -> Any:
         return elements
@@ -72,6 +72,10 @@ KNOWN = {
         [api.MapDataset.range(9), api.MapDataset.range(9).map(halving(api))]
     ),
     "mix": lambda api: api.MapDataset.mix([api.MapDataset.range(9), api.MapDataset.range(9)]),
+    "interleave": lambda api: api.experimental.InterleaveIterDataset(
+        [api.MapDataset.range(9).to_iter_dataset(), api.MapDataset.range(3).to_iter_dataset()],
+        cycle_length=2,
+    ),
     "concatenate": lambda api: api.MapDataset.concatenate([api.MapDataset.range(9)] * 2),
     "batch function": lambda api: api.MapDataset.range(9).batch(3, batch_fn=Padded()),
     "part of a batch function": lambda api: api.MapDataset.range(9).batch(
@@ -148,7 +152,7 @@ def test_what_is_not_known_is_an_error_that_names_the_step(program: Any, told: s
             get_element_spec(program(ours))
 
 
-def test_arrays_tell_what_they_hold():
+def test_arrays_report_what_they_hold():
     source = ArraySource({"x": np.zeros((5, 3), np.float32), "y": np.arange(5)})
     spec = get_element_spec(ours.MapDataset.source(source).batch(2, drop_remainder=True))
     assert spec == {
@@ -157,7 +161,7 @@ def test_arrays_tell_what_they_hold():
     }
 
 
-def test_users_own_datasets_may_tell():
+def test_users_own_datasets_may_report():
     class Own(ours.MapDataset):
         def __len__(self) -> int:
             return 3
@@ -182,7 +186,7 @@ def test_arrays_and_our_structs_fulfil_the_protocol():
     assert not isinstance(3, ShapeDtypeStructProtocol)
 
 
-def test_streams_of_other_sizes_tell_what_they_give():
+def test_streams_of_other_sizes_report_what_they_yield():
     ds = ours.MapDataset.range(9).batch(2, drop_remainder=True).to_iter_dataset()
     again = RepeatIterDataset(RebatchIterDataset(ds, 4))
     assert get_element_spec(again) == ShapeDtypeStruct((4,), np.int64)

@@ -31,7 +31,7 @@ from tests.compat.both_sides import (
 
 
 def run_lengths(api: Any, parent: Any) -> Any:
-    """An `IterDataset` of the user's own: each element as often as its number says, 1, 2, 1, 2."""
+    """An `IterDataset` of the user's own: each element as often as its number, 1, 2, 1, 2."""
 
     class Again(api.DatasetIterator):
         def __init__(self, parent: Any) -> None:
@@ -139,12 +139,14 @@ def build(api: Any, chain: Any, ops: Any, num_threads: int = 16, size: int = 500
     return dataset
 
 
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @STEADY
 @given(chain=MAP_CHAINS, ops=OPS, num_threads=st.sampled_from([0, 1, 3]))
-def test_any_chain_gives_grains_elements(chain: Any, ops: Any, num_threads: int):
+def test_any_chain_yields_grains_elements(chain: Any, ops: Any, num_threads: int):
     assert_same_stream(lambda api: build(api, chain, ops, num_threads, 4))
 
 
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @STEADY
 @given(chain=MAP_CHAINS, ops=OPS)
 def test_any_chain_goes_on_from_any_state(chain: Any, ops: Any):
@@ -204,7 +206,7 @@ def test_a_filter_sees_absent_elements_that_are_allowed_as_in_grain():
     )
 
 
-def test_a_map_may_give_none_as_in_grain():
+def test_a_map_may_yield_none_as_in_grain():
     assert_same_stream(
         lambda api: (
             api.MapDataset.range(6)
@@ -292,7 +294,7 @@ def test_users_own_datasets_stand_anywhere():
     assert_resumes(counting(ours, 9).filter(passes(2)).batch(2))
 
 
-def test_a_users_iterator_that_cannot_tell_its_state_is_iterated_all_the_same():
+def test_a_users_iterator_that_cannot_report_its_state_is_iterated_all_the_same():
     def program(api: Any) -> Any:
         class Iterator(api.DatasetIterator):
             def __init__(self) -> None:
@@ -420,7 +422,7 @@ def test_what_is_below_a_dataset_of_the_users_own_runs_in_the_workers():
     assert 1 <= len(workers) <= 2
 
 
-def test_workers_are_told_their_number():
+def test_workers_get_their_number():
     def tell(index: int, count: int) -> None:
         os.environ["GRISTMILL_TEST_WORKER"] = f"{index} of {count}"
 

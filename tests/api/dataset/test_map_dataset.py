@@ -1,4 +1,4 @@
-"""Every way to make and change a `MapDataset`: the elements that Grain gives."""
+"""Every way to make and change a `MapDataset`: the elements that Grain yields."""
 
 import itertools
 import pickle
@@ -32,10 +32,11 @@ from tests.compat.both_sides import (
 
 @STEADY
 @given(chain=MAP_CHAINS)
-def test_any_chain_gives_grains_elements_at_every_index(chain: Any):
+def test_any_chain_yields_grains_elements_at_every_index(chain: Any):
     assert_same_access(lambda api: build_map(api, *chain))
 
 
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @STEADY
 @given(chain=MAP_CHAINS)
 def test_any_chain_iterates_as_grains(chain: Any):
@@ -228,7 +229,7 @@ def test_grain_and_gristmill_refuse_it(program: Any):
             program(api)
 
 
-def test_a_refusal_says_what_to_do():
+def test_a_refusal_reports_what_to_do():
     ds = ours.MapDataset.range(3)
     with pytest.raises(
         PlanError, match=r"`shuffle` requires a seed. Call `ds.seed\(0\)` before it"
@@ -284,6 +285,7 @@ def test_the_users_exception_comes_at_its_element_and_names_the_step():
 # States
 
 
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @STEADY
 @given(chain=MAP_CHAINS)
 def test_any_chain_goes_on_from_any_state(chain: Any):

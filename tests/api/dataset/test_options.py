@@ -1,4 +1,4 @@
-"""Options for a whole pipeline: merged as in Grain; filters that leave out too much are told of."""
+"""Options for a whole pipeline: merged as in Grain; filters that drop too much are reported."""
 
 import logging
 import re
@@ -157,7 +157,7 @@ def test_it_warns_once_a_minute(
 
 
 @PLACES
-def test_it_does_not_warn_of_little_or_when_told_not_to(
+def test_it_does_not_warn_of_little_or_when_asked_not_to(
     place: Any, caplog: pytest.LogCaptureFixture
 ):
     with caplog.at_level(logging.WARNING, "gristmill"):

@@ -29,6 +29,7 @@ def taken(iterator: Any, count: int | None = None) -> list[list[int]]:
     return [batch.tolist() for _, batch in zip(steps, iterator, strict=False)]
 
 
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @STEADY
 @given(
     records=st.integers(1, 60),
@@ -124,7 +125,7 @@ def test_beyond_grains_limits_no_record_comes_twice_and_few_are_left_over(make: 
     assert left_out <= (32 if make is packed else 2 * 3 + (6 if "mixed" in make.__name__ else 0))
 
 
-def test_what_does_not_fit_is_told():
+def test_what_does_not_fit_is_reported():
     with pytest.raises(PlanError, match="must be a multiple of the number of shards, 2, got 5"):
         elastic(ours, plain(ours, 24), 5, 0, 2)
     with pytest.raises(PlanError, match="is a shard already"):

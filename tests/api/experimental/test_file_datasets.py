@@ -1,7 +1,9 @@
-"""Files read from front to back: what Grain gives, and resumable at every element."""
+"""Files read from front to back: what Grain yields, and resumable at every element."""
 
+import io
 import json
 import struct
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import gristmill
 from gristmill.errors import CorruptFileError, FormatError, MissingFileError, PlanError
 from gristmill.experimental import (
     ParquetIterDataset,
+    TarIterDataset,
     TFRecordIterDataset,
     assert_equal_output_after_checkpoint,
 )
@@ -58,6 +61,24 @@ def parquet(tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
+def shards(tmp_path: Path) -> list[str]:
+    """Return the paths of five WebDataset shards with ten records each."""
+    paths = [str(tmp_path / f"{number}.tar") for number in range(5)]
+    for number, path in enumerate(paths):
+        with tarfile.open(path, "w") as archive:
+            for record in range(10 * number, 10 * number + 10):
+                for extension, data in [("txt", b"x" * 100 * record), ("cls", b"%d" % record)]:
+                    member = tarfile.TarInfo(f"{record:03}.{extension}")
+                    member.size = len(data)
+                    archive.addfile(member, io.BytesIO(data))
+    return paths
+
+
+def label(record: dict[str, Any]) -> int:
+    return int(record["cls"])
+
+
+@pytest.fixture
 def tfrecord(tmp_path: Path) -> Path:
     return write_tfrecord(tmp_path / "a.tfrecord", RECORDS)
 
@@ -73,7 +94,7 @@ def assert_same_stream(ours: Any, theirs: Any) -> None:
             }
 
 
-def test_the_records_of_a_tfrecord_file_are_those_grain_gives(tfrecord: Path):
+def test_the_records_of_a_tfrecord_file_are_those_grain_yields(tfrecord: Path):
     ours = TFRecordIterDataset(tfrecord)
     theirs = grain.experimental.TFRecordIterDataset(str(tfrecord))
 
@@ -81,7 +102,7 @@ def test_the_records_of_a_tfrecord_file_are_those_grain_gives(tfrecord: Path):
 
 
 @pytest.mark.parametrize("count", [1, 2, 20])
-def test_the_rows_of_parquet_files_are_those_grain_gives(parquet: list[str], count: int):
+def test_the_rows_of_parquet_files_are_those_grain_yields(parquet: list[str], count: int):
     paths: Any = parquet[0] if count == 1 else parquet[:count]
 
     assert_same_stream(ParquetIterDataset(paths), grain.experimental.ParquetIterDataset(paths))
@@ -156,12 +177,12 @@ def test_a_damaged_record_stands_in_its_place(tmp_path: Path):
 
 
 @pytest.mark.parametrize("dataset", [TFRecordIterDataset, ParquetIterDataset])
-def test_a_missing_file_is_told_at_once(tmp_path: Path, dataset: Any):
+def test_a_missing_file_is_reported_at_once(tmp_path: Path, dataset: Any):
     with pytest.raises(MissingFileError, match="no such file"):
         dataset(tmp_path / "none")
 
 
-def test_another_format_is_told(tmp_path: Path):
+def test_another_format_is_reported(tmp_path: Path):
     (tmp_path / "a").write_bytes(b"neither one nor the other, but long enough")
 
     with pytest.raises(FormatError, match="not a Parquet file"):
@@ -170,7 +191,7 @@ def test_another_format_is_told(tmp_path: Path):
         next(iter(TFRecordIterDataset(tmp_path / "a")))
 
 
-def test_a_damaged_row_group_is_told(tmp_path: Path):
+def test_a_damaged_row_group_is_reported(tmp_path: Path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": np.arange(10_000) % 97}), path, compression="zstd")
     data = bytearray(path.read_bytes())
@@ -195,3 +216,45 @@ def test_a_file_without_records(tmp_path: Path):
 
     assert list(TFRecordIterDataset(tmp_path / "a.tfrecord")) == []
     assert list(ParquetIterDataset(tmp_path / "a.parquet")) == []
+
+
+# WebDataset shards.
+
+
+def test_the_records_of_tar_files_are_those_with_random_access(shards: list[str], tmp_path: Path):
+    records = list(TarIterDataset(f"{tmp_path}/{{0..4}}.tar"))
+    source = gristmill.sources.TarSource(shards)
+    assert records == [source[index] for index in range(50)]
+
+
+def test_tar_files_are_datasets_like_any_other(shards: list[str]):
+    dataset = TarIterDataset(shards).map(label).shuffle(7, seed=1).filter(lambda x: x % 3).batch(4)
+    assert_equal_output_after_checkpoint(dataset)
+    options = gristmill.MultiprocessingOptions(num_workers=2)
+    batches = [batch.tolist() for batch in dataset]
+    assert [batch.tolist() for batch in dataset.mp_prefetch(options)] == batches
+    assert sorted(x for batch in batches for x in batch) == [
+        number for number in range(50) if number % 3
+    ]
+
+
+@pytest.mark.parametrize(("drop_remainder", "lengths"), [(False, [30, 20]), (True, [20, 20])])
+def test_each_shard_of_a_run_reads_other_tar_files(
+    shards: list[str], drop_remainder: bool, lengths: list[int]
+):
+    found = [
+        list(
+            TarIterDataset(
+                shards, shard_options=gristmill.ShardOptions(index, 2, drop_remainder)
+            ).map(label)
+        )
+        for index in range(2)
+    ]
+    assert [len(labels) for labels in found] == lengths
+    assert len({*found[0], *found[1]}) == sum(lengths)
+    assert found[0][:20] == [*range(10), *range(20, 30)]
+
+
+def test_fewer_tar_files_than_shards_are_an_error(shards: list[str]):
+    with pytest.raises(PlanError, match=r"5 files cannot be read by 8 processes\. Write smaller"):
+        TarIterDataset(shards, shard_options=gristmill.ShardOptions(0, 8))

@@ -41,7 +41,7 @@ def test_padding_serves_as_a_batch_function():
     )
 
 
-def test_a_pool_gives_grains_generators_again_and_again():
+def test_a_pool_yields_grains_generators_again_and_again():
     pools = [api.experimental.RngPool(42) for api in SIDES]
     for index, op_seed in ((0, 0), (3, 0), (3, 5), (0, 0), (2**40, 1)):
         drawn = []

@@ -1,4 +1,4 @@
-"""The number of the next element: told and set as in Grain, where it is known."""
+"""The number of the next element: reported and set as in Grain, where it is known."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_the_next_index_is_grains_before_and_after_each_element(program: Any):
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
-def test_going_to_an_index_gives_grains_rest(program: Any):
+def test_going_to_an_index_yields_grains_rest(program: Any):
     count = len(take(iter(program(ours))))
     for index in range(count):
         theirs, own = (iter(program(api)) for api in SIDES)

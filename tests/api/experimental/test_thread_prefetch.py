@@ -12,7 +12,7 @@ import pytest
 
 from gristmill._api.experimental.next_index import get_next_index, set_next_index
 from gristmill._api.experimental.thread_prefetch import ThreadPrefetchDatasetIterator
-from gristmill._base.background import Background
+from gristmill._base.threads.background import Background
 from gristmill.errors import ClosedError, PlanError, StateError
 from tests.compat.both_sides import assert_resumes, assert_same, double, ours, passes, take
 
@@ -71,7 +71,7 @@ def test_the_elements_and_states_are_those_of_the_iterator(size: int):
     iterator.close()
 
 
-def test_it_runs_ahead_as_far_as_told_and_no_further():
+def test_it_runs_ahead_as_far_as_allowed_and_no_further():
     source = Counting(100)
     iterator = ThreadPrefetchDatasetIterator(source, 3)
     iterator.start_prefetch()
@@ -154,6 +154,7 @@ def test_elements_are_put_on_the_device():
         assert_same(jax.tree.map(np.asarray, batch), expected)
 
 
+@pytest.mark.filterwarnings("ignore:`feed` gets single numbers")
 def test_what_is_on_the_device_goes_on_from_any_state_and_may_be_mapped():
     ds = ours.MapDataset.range(7).map(np.int32).to_iter_dataset()
     on_device = experimental.device_put(ds, jax.devices()[0], device_buffer_size=1)

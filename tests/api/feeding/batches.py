@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gristmill as gm
-from gristmill._api.load import load
+from gristmill._api.loader.load import load
 
 TIMEOUT_S = 20.0  # only a test that fails waits so long
 

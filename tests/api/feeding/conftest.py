@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gristmill._base.background import Background
+from gristmill._base.threads.background import Background
 from tests.api.feeding.batches import TIMEOUT_S, Find
 
 THREAD_NAME = "gristmill-feed"

@@ -6,6 +6,8 @@ Run as `python programs.py INDEX COUNT PORT FOLDER TASK`.
 import gc
 import json
 import sys
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -156,6 +158,24 @@ def one_does_not_fit() -> Any:
     return counted(gm.MapDataset.source(numbers).batch(2))
 
 
+def one_is_slow() -> Any:
+    """The verdict of each process on a run in which the first one reads slowly."""
+
+    def read(number: int) -> int:
+        time.sleep(0.02)
+        return number
+
+    numbers = gm.MapDataset.range(24).filter(lambda number: number >= 0)
+    data = (numbers.map(read) if jax.process_index() == 0 else numbers).to_iter_dataset(
+        gm.ReadOptions(num_threads=0)
+    )
+    with gm.feed(data.batch(2), mesh_of_all(), P("data")) as batches:
+        list(batches)
+        bottleneck = batches.explain().bottleneck
+    assert bottleneck is not None
+    return [bottleneck.kind, bottleneck.step]
+
+
 def one_closes() -> Any:
     """The first process, then another; the others continue as far as they can."""
     me = jax.process_index()
@@ -217,6 +237,82 @@ def replicas_in_pairs() -> Any:
     data = loader(shard_options=shards)
     with gm.feed(data, Mesh(devices, ("data", "model")), P("data")) as batches:
         return walk(batches)
+
+
+def by_mesh() -> Any:
+    """Shard by meshes in which the model axis lies within and across processes."""
+    devices, count = np.array(jax.devices()), jax.process_count()
+    results: dict[str, Any] = {}
+    meshes = {
+        "data": Mesh(devices, ("data",)),
+        "across": Mesh(devices.reshape(count, -1).T, ("data", "model")),
+        "half": Mesh(devices.reshape(2, -1), ("data", "model")),
+    }
+    for name, mesh in meshes.items():
+        data = loader(shard_options=gm.ShardByMesh(mesh, "data"))
+        with gm.feed(data, mesh, P("data")) as batches:
+            results[name] = walk(batches)
+    shard = gm.ShardByMesh(meshes["data"], "data", processes=[0])
+    data = loader(shard_options=shard)
+    results["endless"] = gm.IndexSampler(48, shard).num_positions(shard) > 0
+    with gm.feed(data, meshes["data"], P("data"), remainder="pad") as batches:
+        results["subset"] = walk(batches)
+    return results
+
+
+def own_buckets() -> Any:
+    """Feed buckets that each process fills by itself, so that their shapes differ."""
+    me = jax.process_index()
+    lengths = [3] * 8 if me else [9] * 8
+    data = gm.MapDataset.source([np.full(length, 1) for length in lengths])
+    stream = data.to_iter_dataset().bucket_by_length([5, 10], batch_sizes=2)
+    return walked(stream)
+
+
+def buckets() -> Any:
+    """Feed planned buckets: the processes take consecutive batches of one bucket."""
+    count, me = jax.process_count(), jax.process_index()
+    lengths = np.random.default_rng(0).integers(1, 31, 200)
+    data = gm.MapDataset.range(200)
+    data = data.map(lambda number: {"x": np.full(lengths[number], number + 1)})
+    planned = data.shuffle(seed=1).bucket_by_length(
+        [10, 20, 30],
+        lengths=lengths,
+        batch_sizes=[8, 4, 2],
+        length="x",
+        remainder="pad",
+        pad=gm.transforms.PadBatch(add_lengths=True),
+        group_size=count,
+    )
+    sums: list[int] = []
+    with gm.feed(planned[me::count], mesh_of_all(), P("data")) as batches:
+        results: dict[str, Any] = {"shapes": [], "totals": []}
+        for batch in batches:
+            results["shapes"].append(list(batch["x"].shape))
+            results["totals"].append(int(jax.jit(jax.numpy.sum)(batch["x"])))
+            rows = {str(one.index): np.asarray(one.data) for one in batch["x"].addressable_shards}
+            sums += [int(row.max()) for rows_of_one in rows.values() for row in rows_of_one]
+    return {**results, "records": [number - 1 for number in sums if number]}
+
+
+def unsharded() -> Any:
+    """Feed loaders that are not sharded, and count the warnings."""
+    counts = []
+    devices = np.array(jax.devices()).reshape(jax.process_count(), -1)
+    replicated = Mesh(devices.T, ("data", "model"))
+    everything = gm.NoSharding()
+    feeds = [
+        lambda: gm.feed(loader(), mesh_of_all(), P("data")),
+        lambda: gm.feed(loader(shard_options=everything), replicated, P("data")),
+        lambda: gm.feed(loader(shard_options=everything), mesh_of_all(), P("data")),
+        lambda: gm.feed(loader(shard_options=everything), mesh_of_all(), P("data")),
+    ]
+    for make in feeds:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            make().close()
+        counts.append([str(one.message) for one in caught])
+    return counts
 
 
 def pairs_then_all() -> Any:
@@ -300,6 +396,10 @@ def many_steps() -> Any:
 
 TASKS: dict[str, list[Callable[..., Any]]] = {
     "two": [
+        unsharded,
+        by_mesh,
+        own_buckets,
+        buckets,
         shards_in_loader,
         shards_in_sampler,
         unequal,
@@ -309,6 +409,7 @@ TASKS: dict[str, list[Callable[..., Any]]] = {
         kept_and_unequal,
         one_raises,
         one_does_not_fit,
+        one_is_slow,
         one_closes,
         all_stop_early,
         interleaved,
@@ -321,10 +422,15 @@ TASKS: dict[str, list[Callable[..., Any]]] = {
         never_closed,
     ],
     "four": [
+        unsharded,
+        by_mesh,
+        own_buckets,
+        buckets,
         shards_in_loader,
         unequal,
         kept_and_unequal,
         one_raises,
+        one_is_slow,
         one_closes,
         interleaved,
         replicas_in_pairs,

@@ -107,6 +107,26 @@ def test_among_many_processes_the_error_lists_those_that_differ_from_the_first()
     assert "(process 0: 4 rows, process 11: 3 rows)" in str(taken[0])
 
 
+@pytest.mark.parametrize("how", get_args(RemainderMode))
+def test_rows_of_different_shapes_are_an_error_in_all_processes(how: RemainderMode):
+    hosts = hosts_of(Store(), 3, how)
+
+    def steps(one: HostAgreement, shapes: list[str]) -> str:
+        assert one.agree(4, shapes[0])
+        with pytest.raises(FeedError) as caught:
+            one.agree(4, shapes[1])
+        return str(caught.value)
+
+    with in_threads(3) as submit:
+        shapes = [["x: (8,)", "x: (16,)"], ["x: (8,)", "x: (16,)"], ["x: (8,)", "x: (32,)"]]
+        futures = [submit(steps, *one) for one in zip(hosts, shapes, strict=True)]
+        errors = {result(future) for future in futures}
+
+    (error,) = errors
+    assert error.startswith("In step 1 the processes have rows of different shapes (process 0: x: ")
+    assert "process 2: x: (32,)). Pad them to one shape; or plan buckets" in error
+
+
 @pytest.mark.parametrize("failing", [0, 1, 2])
 def test_an_error_in_one_process_reaches_the_others_at_that_step(failing: int):
     store = Store()

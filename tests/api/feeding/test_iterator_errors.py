@@ -10,7 +10,7 @@ import jax
 import pytest
 
 import gristmill as gm
-from gristmill._base.background import BackgroundPrefetcher
+from gristmill._base.threads.background import BackgroundPrefetcher
 from gristmill.errors import FeedError
 from tests.api.feeding.batches import (
     EACH_PREFETCH,
@@ -45,6 +45,7 @@ def test_an_error_of_a_step_is_raised_with_its_notes_and_can_be_retried(prefetch
         assert lists(iterator) == [[4, 5], [6, 7], [8, 9]]
 
 
+@pytest.mark.filterwarnings("ignore:`feed` gets single numbers")
 @EACH_PREFETCH
 def test_a_batch_that_could_not_be_fed_can_be_retried(prefetch: int):
     is_broken = True

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -22,7 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 import gristmill as gm
 from gristmill._api.feeding.remainder import RemainderMode
-from gristmill._api.load import load
+from gristmill._api.loader.load import load
 from gristmill.errors import FeedError
 from tests.api.feeding.batches import Watched
 
@@ -407,6 +408,7 @@ def test_on_eight_devices(name: str, results: dict[str, str]):
 def main() -> None:
     """Run all checks, and print the result of each."""
     assert len(jax.devices()) == 8
+    warnings.filterwarnings("ignore", message="`feed` gets single numbers")
     results: dict[str, str] = {}
     for name, function in CHECKS.items():
         try:

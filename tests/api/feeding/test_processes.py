@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 PROGRAM = Path(__file__).with_name("programs.py")
@@ -205,6 +206,13 @@ def test_processes_that_wait_for_one_that_has_closed_get_an_error(results: Resul
         assert f"Process {leaving} has no step {walk['taken']}: its iterator" in walk["error"]
 
 
+def test_other_hosts_are_named_where_they_wait_for_a_slow_one(results: Results):
+    slow, *others = [one["one_is_slow"] for one in results]
+
+    assert slow == ["waiting", "Map read"]
+    assert others == [["other hosts", ""]] * len(others)
+
+
 @pytest.mark.parametrize("scenario", ["one_raises", "one_closes"])
 def test_the_processes_can_feed_again_after_an_error(results: Results, scenario: str):
     walks = [one[scenario][2] for one in results]
@@ -303,3 +311,52 @@ def test_a_program_may_end_while_it_feeds(results: Results):
 
     assert_all_saw_the_same_steps(walks)
     assert records_of(walks) == own_records([4] * len(results))
+
+
+def test_each_process_loads_the_rows_that_its_devices_hold(results: Results):
+    walks = [one["by_mesh"] for one in results]
+
+    assert_the_epoch_was_seen([one["data"] for one in walks])
+    assert_the_epoch_was_seen([one["across"] for one in walks], copies=len(results))
+    half = [one["half"] for one in walks]
+    assert_the_epoch_was_seen(half, copies=len(results) // 2)
+    for process, walk in enumerate(half):
+        assert walk["records"] == half[process - process % (len(results) // 2)]["records"]
+
+
+def test_all_processes_take_the_same_bucket_at_each_step(results: Results):
+    walks = [one["buckets"] for one in results]
+
+    assert_all_saw_the_same_steps(walks)
+    assert len({tuple(shape) for shape in walks[0]["shapes"]}) == 3
+    assert all(rows * length <= 80 * len(results) for rows, length in walks[0]["shapes"])
+    assert records_of(walks) == [*range(200)]
+    lengths = np.random.default_rng(0).integers(1, 31, 200)
+    assert sum(walks[0]["totals"]) == sum((np.arange(200) + 1) * lengths)
+
+
+def test_processes_with_different_buckets_get_an_error_instead_of_hanging(results: Results):
+    for one in results:
+        walk = one["own_buckets"]
+        assert walk["totals"] == []
+        assert "In step 0 the processes have rows of different shapes (process 0: " in walk["error"]
+        assert "(10,)" in walk["error"]
+        assert "(5,)" in walk["error"]
+
+
+def test_some_processes_may_load_no_data(results: Results):
+    walks = [one["by_mesh"]["subset"] for one in results]
+
+    assert_all_saw_the_same_steps(walks)
+    assert [walk["error"] for walk in walks] == [None] * len(results)
+    assert sorted(walks[0]["records"]) == [*range(48)]
+    assert [walk["records"] for walk in walks[1:]] == [[]] * (len(results) - 1)
+    assert [one["by_mesh"]["endless"] for one in results] == [True] + [False] * (len(results) - 1)
+
+
+def test_loaders_that_are_not_sharded_warn_once(results: Results):
+    for one in results:
+        sharded, replicated, first, second = one["unsharded"]
+        assert sharded == replicated == second == []
+        (message,) = first
+        assert "every record would be fed once for each of" in message

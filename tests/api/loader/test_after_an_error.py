@@ -231,7 +231,7 @@ def loader_of(case: Case, cause: Cause, options: gm.ReadOptions) -> gm.DataLoade
 
 
 def plain(element: Any) -> Any:
-    """Give an element in a form that `==` compares."""
+    """Return an element in a form that `==` compares."""
     if isinstance(element, np.ndarray | np.generic):
         return element.tolist()
     return tuple(map(plain, element)) if isinstance(element, tuple) else element
@@ -308,7 +308,7 @@ def test_a_users_sampler_that_fails_is_asked_again(options: gm.ReadOptions):
 @pytest.mark.parametrize(
     "before", [[], [gm.Batch(2)], [Odd(), gm.Batch(2)]], ids=["rows", "dense", "sparse"]
 )
-def test_an_error_does_not_change_what_a_users_generators_give(
+def test_an_error_does_not_change_what_a_users_generators_yield(
     before: list[Any], options: gm.ReadOptions
 ):
     def elements(cause: Cause) -> list[Any]:
@@ -366,7 +366,7 @@ def test_keyboard_interrupt_in_the_users_code_loses_nothing(options: gm.ReadOpti
 
 
 @execution
-def test_many_errors_in_a_row_are_told_one_by_one(options: gm.ReadOptions):
+def test_many_errors_in_a_row_are_reported_one_by_one(options: gm.ReadOptions):
     mended: set[int] = set()
 
     def fail(element: int) -> int:

@@ -97,7 +97,8 @@ def test_negative_numbers_are_refused_by_name(kind: Any, name: str, others: dict
     if kind is gm.RangeDataSource:
         assert len(kind(**{name: -1}, **others)) >= 0
         return
-    with pytest.raises(PlanError, match=rf"^`{name}` must be at least [01], got -1\."):
+    expected = rf"^(`{name}` must be at least [01]|{name} must be non-negative), got -1\."
+    with pytest.raises(PlanError, match=expected):
         kind(**{name: -1}, **others)
 
 
@@ -168,7 +169,9 @@ def test_sharding_by_jax_process_takes_this_process():
 
 def test_sharding_by_jax_process_without_jax_names_the_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "jax", None)
-    message = r"^`ShardByJaxProcess` needs the package 'jax'\. .*`pip install gristmill\[jax\]`\.$"
+    message = (
+        r"^`ShardByJaxProcess` needs the package 'jax'\. .*`pip install .gristmill\[jax\].`\.$"
+    )
     with pytest.raises(MissingExtraError, match=message):
         gm.ShardByJaxProcess()
 
@@ -210,7 +213,7 @@ def test_transformations_that_are_no_list_are_refused_by_name(wrong: Any):
 
 
 class Lies:
-    """A source that says it is longer than it is."""
+    """A source that claims to be longer than it is."""
 
     def __len__(self) -> int:
         return 5
@@ -228,7 +231,7 @@ class MiscountsAtOnce(Lies):
 
 
 @pytest.mark.parametrize("options", [INLINE, gm.ReadOptions()])
-def test_a_source_shorter_than_its_length_is_told_at_the_record(options: gm.ReadOptions):
+def test_a_source_shorter_than_its_length_is_reported_at_the_record(options: gm.ReadOptions):
     iterator = iter(loader(Lies(), read_options=options))
     assert [next(iterator) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(IndexError) as caught:
@@ -240,14 +243,14 @@ def test_a_source_shorter_than_its_length_is_told_at_the_record(options: gm.Read
 
 
 @pytest.mark.parametrize("extra", [-1, 1])
-def test_a_source_that_miscounts_is_told(extra: int):
+def test_a_source_that_miscounts_is_reported(extra: int):
     error = failure(loader(MiscountsAtOnce(extra)))
     assert isinstance(error, SourceError)
     assert f"`__getitems__` returned {1 + extra} records for 1 ind" in str(error)
     assert any(HERE in note for note in error.__notes__)
 
 
-def test_a_source_that_fails_at_many_but_not_at_one_is_told_with_the_users_line():
+def test_a_source_that_fails_at_many_but_not_at_one_is_reported_with_the_users_line():
     class FailsAtOnce(Lies):
         def __getitems__(self, indices: Any) -> list[int]:
             raise OSError("disk")
@@ -421,7 +424,7 @@ def test_stop_iteration_of_the_users_code_never_ends_the_stream_quietly(broken: 
         list(broken)
 
 
-def test_a_flat_map_that_gives_no_sequence_is_told_at_its_record():
+def test_a_flat_map_that_yields_no_sequence_is_reported_at_its_record():
     class NoSequence(gm.FlatMap):
         max_fan_out = 2
 
@@ -433,7 +436,7 @@ def test_a_flat_map_that_gives_no_sequence_is_told_at_its_record():
     assert "record 1 of the source" in error.__notes__[0]
 
 
-def test_a_filter_that_gives_no_truth_is_told_at_its_record():
+def test_a_filter_that_yields_no_truth_is_reported_at_its_record():
     error = failure(loader(list(np.zeros((2, 2))), gm.FilterOperation(lambda x: x)))
     assert isinstance(error, ValueError)
     assert "record 0 of the source" in error.__notes__[0]
@@ -443,7 +446,7 @@ def test_a_filter_that_gives_no_truth_is_told_at_its_record():
 
 
 class Columns(gm.Map):
-    """A map whose `map_batch` gives what it is told to."""
+    """A map whose `map_batch` yields what it is asked to."""
 
     def __init__(self, result: Any) -> None:
         self.result = result
@@ -464,7 +467,7 @@ class Columns(gm.Map):
         (lambda columns: columns.tolist(), r"columns\[0\] of shape \(\) for"),
     ],
 )
-def test_map_batch_must_give_one_item_for_each_element(result: Any, told: str):
+def test_map_batch_must_yield_one_item_for_each_element(result: Any, told: str):
     message = rf"^`map_batch` of .*Columns.* returned {told}"
     with pytest.raises(BatchError, match=message) as caught:
         list(loader(np.arange(3), Columns(result)))
@@ -489,7 +492,7 @@ sparse = pytest.mark.parametrize(
 
 
 @sparse
-def test_ragged_records_are_told_by_leaf_step_record_and_line(before: list[Any]):
+def test_ragged_records_are_reported_by_leaf_step_record_and_line(before: list[Any]):
     records = [{"image": np.zeros((28, 28))}] * 4 + [{"image": np.zeros((28, 27))}] * 2
     error = failure(loader(records, *before, gm.Batch(3)))
     assert isinstance(error, BatchError)
@@ -503,7 +506,7 @@ def test_ragged_records_are_told_by_leaf_step_record_and_line(before: list[Any])
 
 
 @sparse
-def test_mixed_types_are_told_by_leaf_and_record(before: list[Any]):
+def test_mixed_types_are_reported_by_leaf_and_record(before: list[Any]):
     records = [{"label": 1}, {"label": 2}, {"label": "three"}]
     error = failure(loader(records, *before, gm.Batch(3)))
     assert isinstance(error, BatchError)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gristmill as gm
-from gristmill._base.background import Background
+from gristmill._base.threads.background import Background
 from gristmill.errors import ClosedError
 
 
@@ -20,7 +20,7 @@ class Modulo(gm.Filter):
 
 
 class Split(gm.FlatMap):
-    """As many pieces as the element's remainder says, none included."""
+    """As many pieces as the element's remainder, none included."""
 
     max_fan_out = 4
 
@@ -92,7 +92,7 @@ def plain(element: Any) -> Any:
 
 @execution
 @pytest.mark.parametrize("name", PIPELINES)
-def test_resuming_after_any_element_gives_the_rest(name: str, options: gm.ReadOptions):
+def test_resuming_after_any_element_yields_the_rest(name: str, options: gm.ReadOptions):
     loader = loader_of(name, options, shard_options=gm.ShardOptions(1, 2))
     expected = [plain(element) for element in loader]
     assert len(expected) > 1
@@ -148,7 +148,7 @@ def test_the_end_stays_the_end(options: gm.ReadOptions):
 
 
 @execution
-def test_a_closed_iterator_gives_no_more_but_tells_where_it_stands(options: gm.ReadOptions):
+def test_a_closed_iterator_yields_no_more_but_reports_where_it_stands(options: gm.ReadOptions):
     loader = gm.load(range(5), num_epochs=1, read_options=options)
     iterator = iter(loader)
     assert [next(iterator), next(iterator)] == [0, 1]
@@ -171,7 +171,7 @@ def test_nothing_is_read_before_it_is_asked_for():
     iterator.close()
 
 
-def test_prefetching_begins_when_told_and_changes_no_state():
+def test_prefetching_begins_when_requested_and_changes_no_state():
     was_read = threading.Event()
 
     def note(element: int) -> int:
@@ -265,7 +265,7 @@ def test_load_shuffles_shards_maps_and_batches():
     assert {n for batch in batches for n in batch} < {100, 101, 102, 103, 104}
 
 
-def test_a_loader_tells_its_options():
+def test_a_loader_reports_its_options():
     loader = gm.DataLoader(
         data_source=[1],
         sampler=gm.SequentialSampler(1),

@@ -38,14 +38,14 @@ class Constant(gm.Map):
 
 
 class SharedColumns(gm.Map):
-    """Gives a part of an array that it keeps."""
+    """Yields a part of an array that it keeps."""
 
     def map(self, element: Any) -> Any:
         return CONSTANT[int(element["y"])]
 
     def map_batch(self, columns: Any) -> Any:
         keys = columns["y"]
-        if np.any(np.diff(keys) != 1):  # a block that goes on into the next epoch
+        if np.any(np.diff(keys) != 1):  # a block that continues into the next epoch
             return CONSTANT[keys]
         return CONSTANT[int(keys[0]) : int(keys[-1]) + 1]
 

@@ -62,13 +62,13 @@ def state_of(loader: Any, taken: int = 3) -> Any:
 
 
 def changed(state: Any, **changes: Any) -> Any:
-    """Give a state with other content, and the checksum it had."""
+    """Return a state with other content, and the checksum it had."""
     body = {**(state if isinstance(state, dict) else json.loads(state)), **changes}
     return body if isinstance(state, dict) else json.dumps(body).encode()
 
 
 def resigned(state: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Give a state with other content and a checksum that fits it."""
+    """Return a state with other content and a checksum that fits it."""
     body = {**state, **changes}
     del body["checksum"]
     return {**body, "checksum": zlib.crc32(json.dumps(body, sort_keys=True).encode())}
@@ -79,7 +79,7 @@ DATASET_STATE = state_of(dataset())
 
 
 def damages(state: Any) -> dict[str, tuple[Any, str]]:
-    """Give what may become of any state, and what is said of it."""
+    """Return what may become of any state, and what its restoring reports."""
     text = state if isinstance(state, bytes) else json.dumps(state).encode()
     return {
         "truncated": (text[:-20], r"^The state is truncated: it ends after"),
@@ -153,7 +153,7 @@ CASES += [(dataset, name, *REFUSED_BY_DATASETS[name]) for name in REFUSED_BY_DAT
     [(make, state, message) for make, _, state, message in CASES],
     ids=[f"{make.__name__}, {name}" for make, name, *_ in CASES],
 )
-def test_a_state_that_does_not_fit_says_why_and_changes_nothing(
+def test_a_state_that_does_not_fit_reports_why_and_changes_nothing(
     make: Callable[[], Any], state: Any, message: str, is_ahead: bool
 ):
     expected = [batch.tolist() for batch in make()]

@@ -1,6 +1,7 @@
 """Train with Keras on each kind of input of some packages, and print the losses.
 
-Each argument names a package: `grain`, `gristmill`.
+Each argument names a package: `grain`, `gristmill`. With `--worker`, train on a loader of
+gristmill with a worker process, too.
 """
 
 import importlib
@@ -49,18 +50,18 @@ def losses(package: str) -> dict[str, list[float]]:
             worker_count=num_workers,
         )
 
-    # Keras sends workers a step that refers to a module of its own, which cannot be pickled if it
-    # is that of TensorFlow.
-    has_workers = api.__name__ == "gristmill" and keras.backend.backend() != "tensorflow"
     dataset = api.MapDataset.source(records).map(check_pipeline).shuffle(seed=1).batch(8)
-    return {
+    found = {
         "MapDataset": train(dataset),
         "IterDataset": train(dataset.to_iter_dataset()),
         "DataLoader": train(loader(0)),
-        "DataLoader with a worker": train(loader(1)) if has_workers else [],
     }
+    if "--worker" in sys.argv and api.__name__ == "gristmill":
+        found["DataLoader with a worker"] = train(loader(1))
+    return found
 
 
 if __name__ == "__main__":
-    found = {package: losses(package) for package in sys.argv[1:]}
+    packages = [argument for argument in sys.argv[1:] if argument != "--worker"]
+    found = {package: losses(package) for package in packages}
     print(json.dumps({"losses": found, "in_pipeline": sorted(set(was_in_pipeline))}))

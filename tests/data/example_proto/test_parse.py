@@ -69,7 +69,7 @@ Example = make_example_class()
 
 
 def by_protobuf(data: bytes) -> dict[str, Any]:
-    """Give what protobuf reads, in the form that `same` takes."""
+    """Return what protobuf reads, in the form that `same` takes."""
     found: dict[str, Any] = {}
     for key, feature in Example.FromString(data).features.feature.items():
         kind = feature.WhichOneof("kind") or ""
@@ -139,7 +139,7 @@ def one(feature: bytes, key: bytes = b"x") -> bytes:
 
 
 def both_read(data: bytes) -> Any:
-    """Give what both read, if they agree."""
+    """Return what both read, if they agree."""
     found = parse_example(data)
     assert told(found) == told(by_protobuf(data))
     return found
@@ -237,7 +237,7 @@ def test_unknown_fields_are_skipped_wherever_they_are(unknown: bytes):
         (one(field(3, field(1, b"\xff" * 200 + b"\x01"))), "a number is longer than 10 bytes", 18),
     ],
 )
-def test_bytes_that_are_no_example_are_told_with_the_place(data: bytes, fact: str, offset: int):
+def test_bytes_that_are_no_example_are_reported_with_the_place(data: bytes, fact: str, offset: int):
     with pytest.raises(FormatError) as caught:
         parse_example(data)
     assert caught.value.message == (

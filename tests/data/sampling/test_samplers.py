@@ -13,7 +13,7 @@ def keys_of(sampler: Any) -> list[int]:
     return [metadata.record_key for metadata in sampler]
 
 
-def test_a_sequential_sampler_gives_each_record_once_in_order():
+def test_a_sequential_sampler_yields_each_record_once_in_order():
     sampler = SequentialSampler(5)
     assert len(sampler) == 5
     assert keys_of(sampler) == [0, 1, 2, 3, 4]
@@ -24,7 +24,7 @@ def test_an_index_sampler_repeats_the_records_for_each_epoch():
     assert keys_of(IndexSampler(3, num_epochs=2)) == [0, 1, 2, 0, 1, 2]
 
 
-def test_each_epoch_is_shuffled_anew():
+def test_each_epoch_is_shuffled_again():
     keys = keys_of(IndexSampler(50, shuffle=True, seed=1, num_epochs=2))
     assert sorted(keys[:50]) == sorted(keys[50:]) == list(range(50))
     assert keys[:50] != keys[50:]
@@ -75,7 +75,7 @@ def test_an_index_out_of_bounds_is_refused(sampler: Any, index: int):
         sampler[index]
 
 
-def test_a_seed_gives_each_record_a_generator_of_its_own():
+def test_a_seed_assigns_each_record_a_generator_of_its_own():
     sampler = SequentialSampler(3, seed=40)
     draws = [int(metadata.rng.integers(2**30)) for metadata in sampler if metadata.rng]
     expected = [
@@ -89,7 +89,7 @@ def test_without_a_seed_there_is_no_generator():
     assert IndexSampler(3)[0].rng is None
 
 
-def test_a_shard_without_records_says_so_when_asked_for_one():
+def test_a_shard_without_records_reports_that_when_asked_for_one():
     sampler = IndexSampler(1, ShardOptions(1, 2), num_epochs=1)
     assert sampler.num_positions(sampler.shard_options) == 0
     with pytest.raises(IndexError):

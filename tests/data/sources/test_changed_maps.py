@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill import MapDataset, MultiprocessingOptions
-from gristmill._base.columns import Columns
+from gristmill._base.trees.columns import Columns
 from gristmill.errors import ChangedFileError
 from gristmill.sources import ArrowSource, HuggingFaceSource, IdxSource, NumpySource
 from gristmill.types import Element

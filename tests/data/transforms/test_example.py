@@ -29,7 +29,7 @@ def take(name: str, *arguments: Any, **options: Any) -> Any:
     return ParseExample({name: Feature(*arguments, **options)}).map(RECORD)[name]
 
 
-def test_without_features_it_gives_all_as_they_are():
+def test_without_features_it_yields_all_as_they_are():
     found = ParseExample().map(RECORD)
 
     assert list(found) == ["image", "label", "name", "raw", "box", "nothing", "no_floats"]
@@ -38,7 +38,7 @@ def test_without_features_it_gives_all_as_they_are():
     assert found["nothing"] == []
 
 
-def test_with_features_it_gives_these_and_in_this_order():
+def test_with_features_it_yields_these_and_in_this_order():
     found = ParseExample({"label": Feature((), np.int64), "image": Feature((2, 3), np.uint8)}).map(
         RECORD
     )
@@ -126,7 +126,7 @@ def test_a_missing_feature_has_its_default(
     assert np.asarray(found).dtype == np.asarray(expected).dtype
 
 
-def test_a_default_is_anew_for_each_record():
+def test_a_default_is_new_for_each_record():
     step = ParseExample({"absent": Feature((2,), np.int64, default=[1, 2])})
     step.map(RECORD)["absent"][:] = 9
     assert step.map(RECORD)["absent"].tolist() == [1, 2]
@@ -142,7 +142,7 @@ def _says(message: str) -> Any:
     return pytest.raises(FormatError, match=f"^{re.escape(message)}$")
 
 
-def test_a_missing_feature_is_told_with_those_there_are():
+def test_a_missing_feature_is_reported_with_those_there_are():
     names = "['box', 'image', 'label', 'name', 'no_floats', 'nothing', 'raw']"
     with _says(
         f"The Example has no feature 'absent'; it has {names}. Remove it from `features`, or set "
@@ -160,13 +160,13 @@ def test_a_missing_feature_is_told_with_those_there_are():
         ("box", int, "floats, but a `dtype` of int64 is for integers. Use `dtype=np.float32`."),
     ],
 )
-def test_another_kind_of_values_is_told(name: str, dtype: Any, told: str):
+def test_another_kind_of_values_is_reported(name: str, dtype: Any, told: str):
     with _says(f"Feature {name!r} holds {told}"):
         take(name, None, dtype)
 
 
 @pytest.mark.parametrize(("name", "count"), [("image", 6), ("nothing", 0)])
-def test_another_number_of_values_is_told(name: str, count: int):
+def test_another_number_of_values_is_reported(name: str, count: int):
     with _says(
         f"Feature {name!r} has {count} values, but a `shape` of (2, 2) needs 4. Use `shape=None` "
         "if their number varies."
@@ -181,7 +181,7 @@ def test_another_number_of_values_is_told(name: str, count: int):
         ("box", np.float16, "1.0000000150474662e+30, which float16"),
     ],
 )
-def test_a_number_that_the_type_cannot_hold_is_told(name: str, dtype: Any, told: str):
+def test_a_number_that_the_type_cannot_hold_is_reported(name: str, dtype: Any, told: str):
     with _says(f"Feature {name!r} holds {told} cannot hold. Use a wider `dtype`."):
         take(name, None, dtype)
 
@@ -203,7 +203,7 @@ def test_infinity_and_not_a_number_are_floats_of_any_width():
     np.testing.assert_array_equal(found, np.array([np.inf, np.nan], np.float16))
 
 
-def test_bytes_that_are_no_text_are_told():
+def test_bytes_that_are_no_text_are_reported():
     with _says("Feature 'raw' holds bytes that are not valid UTF-8. Use `dtype=bytes`."):
         take("raw", None, str)
 
@@ -284,7 +284,7 @@ def test_a_default_that_does_not_fit_is_refused_at_once(shape: Any, dtype: Any, 
     )
 
 
-def test_it_is_a_value_that_can_be_pickled_and_told():
+def test_it_is_a_value_that_can_be_pickled_and_reported():
     step = ParseExample({"x": Feature((2,), np.int32, default=0)})
 
     assert pickle.loads(pickle.dumps(step)) == step
@@ -299,7 +299,7 @@ def test_features_with_equal_defaults_are_equal():
     assert one == other
 
 
-def test_a_loader_batches_what_it_gives():
+def test_a_loader_batches_what_it_yields():
     records = [format_example({"x": np.arange(3) + i, "y": f"{i}"}) for i in range(4)]
     step = ParseExample({"x": Feature((3,), np.int32), "y": Feature((), str)})
     loader = DataLoader(
@@ -322,7 +322,7 @@ def test_features_are_read_from_a_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"a": {"shape": []}}'])
-def test_a_file_of_something_else_is_told(tmp_path: Path, text: str):
+def test_a_file_of_something_else_is_reported(tmp_path: Path, text: str):
     path = tmp_path / "features.json"
     path.write_text(text)
 
@@ -330,6 +330,6 @@ def test_a_file_of_something_else_is_told(tmp_path: Path, text: str):
         ParseExample.read(path)
 
 
-def test_a_missing_file_of_features_is_told(tmp_path: Path):
+def test_a_missing_file_of_features_is_reported(tmp_path: Path):
     with pytest.raises(MissingFileError, match="does not exist"):
         ParseExample.read(tmp_path / "features.json")

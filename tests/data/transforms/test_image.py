@@ -106,7 +106,7 @@ def test_it_is_a_value():
 def test_without_pillow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     message = (
-        r"^`DecodeImage` needs the package 'PIL\.Image'\. .*`pip install gristmill\[image\]`\.$"
+        r"^`DecodeImage` needs the package 'PIL\.Image'\. .*`pip install .gristmill\[image\].`\.$"
     )
     with pytest.raises(MissingExtraError, match=message):
         DecodeImage(None).map(b"")
@@ -124,13 +124,13 @@ def test_a_key_that_is_no_text_is_refused():
         DecodeImage(wrong)
 
 
-def test_a_key_that_is_not_there_is_told_with_those_that_are():
+def test_a_key_that_is_not_there_is_reported_with_those_that_are():
     message = r"^`key` must be a key of the element, got 'image'; it has 'jpg', 'cls'\.$"
     with pytest.raises(PlanError, match=message):
         DecodeImage().map({"jpg": b"", "cls": b""})
 
 
-def test_an_element_that_is_no_dict_is_told():
+def test_an_element_that_is_no_dict_is_reported():
     message = (
         r"^`DecodeImage` needs a dict with the key 'image', got bytes\. Pass `key=None` if "
         r"elements are the bytes themselves\.$"
@@ -140,16 +140,16 @@ def test_an_element_that_is_no_dict_is_told():
 
 
 @pytest.mark.parametrize("value", [PIXELS, "a.png", None, {"bytes": None, "path": "a.png"}])
-def test_what_is_not_bytes_is_told(value: Any):
+def test_what_is_not_bytes_is_reported(value: Any):
     message = (
         r"^An image must be the bytes of a file, got (ndarray|str|NoneType)\. Remove `DecodeImage` "
-        r"if the images are already decoded\.$"
+        r"if they are already decoded\.$"
     )
     with pytest.raises(PlanTypeError, match=message):
         DecodeImage().map({"image": value})
 
 
-def test_bytes_that_are_no_image_are_told():
+def test_bytes_that_are_no_image_are_reported():
     message = (
         r"^Pillow knows no image format that begins with b'not an image'\. Filter out other "
         r"files, or skip such records with `SkipErrors`\. \(a\.png\)$"
@@ -159,7 +159,7 @@ def test_bytes_that_are_no_image_are_told():
 
 
 @pytest.mark.parametrize("form", ["png", "jpeg", "bmp"])
-def test_an_image_cut_short_is_told(form: str):
+def test_an_image_cut_short_is_reported(form: str):
     data = encode(np.tile(PIXELS, (20, 20, 1)), form)
     message = r"^The image cannot be decoded: .*\. Replace the file, or skip such records "
     with pytest.raises(CorruptFileError, match=message) as caught:
@@ -191,7 +191,9 @@ def test_an_image_that_is_too_large_for_pillow_is_refused(monkeypatch: pytest.Mo
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=4),
     st.integers(0, 10_000),
 )
-def test_any_damage_is_told_or_does_no_harm(form: str, flips: list[tuple[int, int]], length: int):
+def test_any_damage_is_reported_or_does_no_harm(
+    form: str, flips: list[tuple[int, int]], length: int
+):
     data = bytearray(encode(PIXELS, form))
     for place, byte in flips:
         data[place % len(data)] = byte

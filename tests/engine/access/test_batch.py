@@ -21,8 +21,7 @@ from gristmill import (
 from gristmill._engine.access.batch import batch_ends, make_batches
 from gristmill._engine.access.cut import cut_plan
 from gristmill._engine.access.reader import open_cut, open_dataset
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill.errors import BatchError, PlanError
 

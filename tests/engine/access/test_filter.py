@@ -15,8 +15,7 @@ from gristmill._engine.access.filter import (
     run_on_present,
 )
 from gristmill._engine.access.reader import open_cut, open_dataset
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.lineage import lineage_of
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from gristmill import DataLoader, FlatMap, MapDataset, SequentialSampler
 from gristmill._engine.access.cut import cut_plan
 from gristmill._engine.access.reader import open_cut, open_dataset
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 from gristmill.errors import PlanError
 from gristmill.experimental import FlatMapMapDataset
 

@@ -15,10 +15,10 @@ from gristmill import (
     RandomMap,
     ShardOptions,
 )
-from gristmill._base.columns import Columns
+from gristmill._base.trees.columns import Columns
 from gristmill._engine.access.cut import cut_plan
 from gristmill._engine.access.reader import open_cut, open_dataset
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 
 
 class PairWithIndex(MapWithIndex):

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gristmill import ArraySource, DataLoader, MapDataset, SequentialSampler
-from gristmill._base.columns import Columns
+from gristmill._base.trees.columns import Columns
 from gristmill._engine.access.context import Reader
 from gristmill._engine.access.cut import cut_plan
 from gristmill._engine.access.reader import open_cut, open_dataset, read_element
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._plan.nodes.base import Node
 from gristmill.errors import PlanError
 from gristmill.types import Span

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from gristmill import ArraySource, DataLoader, MapDataset, RecordMetadata
-from gristmill._base.columns import Columns
+from gristmill._base.trees.columns import Columns
 from gristmill._engine.access.cut import cut_plan
 from gristmill._engine.access.reader import open_cut, open_dataset
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 from gristmill.errors import SourceError
 
 
@@ -116,7 +116,11 @@ def sampled(positions: range, **options: Any) -> BlockResult:
     ("positions", "elements", "message"),
     [
         (range(3), ["a", "c", "e"], None),
-        (range(2, 6), ["e", "b"], "The sampler must return `RecordMetadata` with an integer"),
+        (
+            range(2, 6),
+            ["e", "b"],
+            "The sampler must return the integer index of a record",
+        ),
         (range(5, 9), [], "The sampler asks for record 50, the source has 5."),
         (range(6, 7), [], "no such index"),
     ],

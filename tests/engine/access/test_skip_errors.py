@@ -5,7 +5,7 @@ import pytest
 from gristmill import DataLoader, Map, SequentialSampler
 from gristmill._engine.access.cut import cut_plan
 from gristmill._engine.access.reader import open_cut
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import BlockResult
 from gristmill.errors import PlanError
 
 

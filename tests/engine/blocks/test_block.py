@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.columns import Columns
+from gristmill._base.trees.columns import Columns
 from gristmill._engine.blocks.block import Block, concatenate
 from gristmill._engine.blocks.lineage import lineage_of
 

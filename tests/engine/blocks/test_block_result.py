@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from gristmill._checkpoint.skipped_record import SkippedRecord
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import (
+from gristmill._engine.blocks.block import (
+    Block,
     BlockResult,
     FilterCounts,
     SkipEvent,

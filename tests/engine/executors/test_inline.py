@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.lineage import DenseLineage
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.executors.inline import InlineExecutor

@@ -1,4 +1,4 @@
-"""Ranges computed in threads: at the same time, given back in order, and ended when told to."""
+"""Ranges computed in threads: at the same time, given back in order, and ended when asked to."""
 
 import gc
 import threading
@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from gristmill._base.background import Background
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._base.threads.background import Background
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.lineage import DenseLineage
 from gristmill._engine.executors import threads as _threads
 from gristmill._engine.executors.threads import ThreadExecutor
@@ -33,7 +32,7 @@ def read_at_once(positions: range) -> BlockResult:
 
 @pytest.fixture
 def open_executor() -> Iterator[Callable[..., ThreadExecutor]]:
-    """Give a function that opens an executor; after the test its threads must be gone."""
+    """Yield a function that opens an executor; after the test its threads must be gone."""
     before = set(threading.enumerate())
     opened: list[ThreadExecutor] = []
 
@@ -66,7 +65,7 @@ def collect(executor: ThreadExecutor) -> list[Any]:
 
 
 def fill(executor: ThreadExecutor, first: int = 0, size: int = 1) -> int:
-    """Submit ranges as long as there is room; give how many."""
+    """Submit ranges as long as there is room; return how many."""
     count = 0
     while executor.has_room:
         executor.submit(range(first + count * size, first + (count + 1) * size))
@@ -289,7 +288,7 @@ def test_what_is_cancelled_is_not_begun(open_executor: OpenExecutor):
 
 
 def wait_in_a_thread(executor: ThreadExecutor) -> tuple[threading.Thread, list[BaseException]]:
-    """Collect in another thread; give that, and what it will have raised."""
+    """Collect in another thread; return that, and what it will have raised."""
     raised: list[BaseException] = []
 
     def wait() -> None:
@@ -322,7 +321,7 @@ def test_an_interrupt_ends_the_wait_of_another_thread(open_executor: OpenExecuto
     executor.cancel()
     gate.set()
     executor.submit(range(5, 6))
-    assert collect(executor) == [5]  # it goes on after it is told where
+    assert collect(executor) == [5]  # it continues after it has a position
 
 
 @pytest.mark.parametrize("end", [ThreadExecutor.interrupt, ThreadExecutor.close])

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gristmill._api.dataset.map_dataset import MapDataset
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.lineage import DenseLineage
 from gristmill._engine.executors.inline import InlineExecutor
 from gristmill._engine.stages.ranges import RangeStage

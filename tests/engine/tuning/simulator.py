@@ -27,7 +27,12 @@ from gristmill._engine.tuning.prefetch_choice import (
     choose_thread,
 )
 from gristmill._engine.tuning.strategy import EndTrial, ExecutorChoice, Strategy, Try
-from gristmill._engine.tuning.window import Window, add_block, next_window, window_after_switch
+from gristmill._engine.tuning.window import (
+    MeasuringWindow,
+    add_block,
+    next_window,
+    window_after_switch,
+)
 
 TURNS_FACTOR = 1.25
 """Threads that take turns at the interpreter lock compute this much slower."""
@@ -58,7 +63,16 @@ def mean(one: Cost, other: Cost, share: float) -> Cost:
     def between(before: float, after: float) -> float:
         return (1 - share) * before + share * after
 
-    return Cost(**{name: between(value, vars(other)[name]) for name, value in vars(one).items()})
+    cpu_s = between(one.cpu_s, other.cpu_s)
+    per_cpu_s = 1 / cpu_s if cpu_s else 0.0
+    return Cost(
+        cpu_s=cpu_s,
+        wait_s=between(one.wait_s, other.wait_s),
+        held_share=between(one.cpu_s * one.held_share, other.cpu_s * other.held_share) * per_cpu_s,
+        thread_factor=between(one.cpu_s * one.thread_factor, other.cpu_s * other.thread_factor)
+        * per_cpu_s,
+        send_s=between(one.send_s, other.send_s),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +122,8 @@ class Simulator:
         self.position = 0
         self.cpu_s = 0.0
         self.visited: list[Strategy] = []
-        self.trial_s = 0.0
-        """Time spent in trials that failed."""
+        self.lost_s = 0.0
+        """Time that trials have lost which failed, relative to the strategy before them."""
         self._random = random.Random(0)
         self._sizes: dict[str, BlockSize] = {}
         self._window = window_after_switch(0.0)
@@ -118,7 +132,7 @@ class Simulator:
         self._requested_at = 0.0
         self._load = ConsumerLoad()
         self.has_thread = False
-        self._trial_began_at = 0.0
+        self._trial_began = (0.0, 0)
         self.choice = self._first_choice(strategies)
         self._run_on(self.choice.best)
 
@@ -230,14 +244,18 @@ class Simulator:
 
     def _observe(self, stats: BlockStats, *, is_settled: bool) -> None:
         policy = self.policy
-        self._window: Window = add_block(self._window, stats, policy, is_settled=is_settled)
+        self._window: MeasuringWindow = add_block(
+            self._window, stats, policy, is_settled=is_settled
+        )
         if not is_conclusive(self.choice, self._window, policy):
             return
         self.choice, decision = judge(self.choice, self._window, policy)
         self._window = next_window(self._window)
         if isinstance(decision, EndTrial):
             if decision.run != self.current:
-                self.trial_s += self.now - self._trial_began_at
+                began_at, position = self._trial_began
+                gained_s = (self.position - position) / decision.previous_rate
+                self.lost_s += max(0.0, self.now - began_at - gained_s)
                 self._run_on(decision.run)
         elif isinstance(decision, Try):
             self._begin_trial(decision)
@@ -251,7 +269,7 @@ class Simulator:
             if holds_lock:
                 return
         self.choice = begin_trial(self.choice)
-        self._trial_began_at = self.now
+        self._trial_began = (self.now, self.position)
         self._run_on(trial.strategy)
 
     def _run_on(self, strategy: Strategy) -> None:

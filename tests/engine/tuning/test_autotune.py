@@ -6,15 +6,14 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 import gristmill as gm
-from gristmill._engine.blocks.block import Block
-from gristmill._engine.blocks.block_result import BlockResult
+from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.lineage import DenseLineage
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.tuning.autotune import AutotunedStage, ExecutionStrategy
@@ -51,7 +50,7 @@ NO_PROBE = TuningPolicy(probe_sleeps=0)
 
 
 class Lane(Stage):
-    """Returns the numbers from its cursor on, at a rate by the test's clock."""
+    """Returns the numbers starting at its cursor, at a rate by the test's clock."""
 
     def __init__(self, clock: Clock, rate: float, *, per_pull: int, every: int = 1) -> None:
         self.clock = clock
@@ -280,7 +279,7 @@ def test_threads_are_only_tried_where_the_code_releases_the_interpreter_lock(
 def test_large_batches_are_measured_over_as_long_as_they_take(
     make_bench: MakeBench, per_second: float
 ):
-    # Where records are read one by one, most blocks give nothing but part of a batch.
+    # Where records are read one by one, most blocks yield nothing but part of a batch.
     bench = make_bench(per_pull=1, every=50, inline=per_second, _2_processes=3 * per_second)
 
     bench.run(60 / per_second)
@@ -297,7 +296,7 @@ def test_what_was_read_of_a_batch_is_not_thrown_away_time_after_time(make_bench:
     assert bench.num_seen >= 25  # of 30: a batch takes longer than the longest pause
 
 
-def test_a_stage_that_is_told_to_go_elsewhere_during_a_trial_does(make_bench: MakeBench):
+def test_a_stage_can_move_elsewhere_during_a_trial(make_bench: MakeBench):
     bench = make_bench(inline=1000, _2_processes=1000)
     while bench.current == "inline":
         bench.run(0.01)
@@ -355,7 +354,7 @@ def loader_of(source: Any, *operations: Any, **arguments: Any) -> gm.DataLoader:
 
 
 class WaitsOnce:
-    """Waits at its first read; the next `count` go on only when all of them are in it together."""
+    """Waits at its first read; the next `count` reads wait for one another."""
 
     def __init__(self, size: int, count: int) -> None:
         self.size = size
@@ -469,6 +468,58 @@ def test_a_worker_whose_reads_wait_uses_threads_too():
         ]
 
 
+class TogetherInMap(gm.Map):
+    """In a worker: waits at first; then the elements of a batch must be made at the same time."""
+
+    def __init__(self, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.barrier: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _in_worker, (self.batch_size,)
+
+    def map(self, element: int) -> int:
+        if element < self.batch_size:
+            threading.Event().wait(WAIT_S)
+        elif element < 2 * self.batch_size:
+            self.barrier.wait(PATIENCE_S)
+        return element
+
+
+def _in_worker(batch_size: int) -> TogetherInMap:
+    """Return the transformation as a worker loads it: locks cannot be sent."""
+    made = TogetherInMap(batch_size)
+    made.barrier = threading.Barrier(batch_size)
+    return made
+
+
+class ReadsMany:
+    """A source that reads many records in one call."""
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __getitems__(self, indices: Sequence[int]) -> list[int]:
+        return list(indices)
+
+
+def test_a_worker_whose_maps_wait_uses_threads_whatever_the_source_reads_at_once():
+    loader = loader_of(
+        ReadsMany(),
+        TogetherInMap(4),
+        gm.Batch(4),
+        worker_count=1,
+        read_options=gm.ReadOptions(num_threads=8),
+    )
+    with iter(with_policy(loader, replace(LAZY, bulk_read_block_factor=1))) as iterator:
+        assert [batch.tolist() for batch in iterator] == [
+            list(range(first, first + 4)) for first in range(0, 64, 4)
+        ]
+
+
 TWO_CORES = replace(TRIES_AT_ONCE, max_block_positions=2, max_tried_workers=2)
 PREFERS_PROCESSES = replace(TWO_CORES, min_speedup=-math.inf, min_relative_speed=math.inf)
 PREFERS_INLINE = replace(TWO_CORES, min_speedup=math.inf)
@@ -514,7 +565,7 @@ def test_where_processes_are_slower_it_stays_inline_and_ends_them(keep_tried_s: 
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    with caplog.at_level(logging.INFO, logger="gristmill"):
+    with caplog.at_level(logging.DEBUG, logger="gristmill"):
         yield caplog
 
 

@@ -4,12 +4,19 @@ import pytest
 
 from gristmill._engine.tuning.measure import BlockStats
 from gristmill._engine.tuning.policy import TuningPolicy
-from gristmill._engine.tuning.window import Window, add_block, next_window, window_after_switch
+from gristmill._engine.tuning.window import (
+    MeasuringWindow,
+    add_block,
+    next_window,
+    window_after_switch,
+)
 
 POLICY = TuningPolicy(warm_up_s=1.0, window_s=4.0, window_blocks=3)
 
 
-def with_blocks(window: Window, *times: tuple[float, float], is_settled: bool = True) -> Window:
+def with_blocks(
+    window: MeasuringWindow, *times: tuple[float, float], is_settled: bool = True
+) -> MeasuringWindow:
     for requested_at, ready_at in times:
         stats = BlockStats(10, requested_at, ready_at, cpu_s=0.25, waited_s=0.25)
         window = add_block(window, stats, POLICY, is_settled=is_settled)

@@ -7,7 +7,7 @@ stage.
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, final
 
 import numpy as np
@@ -20,12 +20,20 @@ from gristmill import (
     ShardOptions,
     WorkerOptions,
 )
+from gristmill._base.frozen_dataclass import frozen_dataclass
+from gristmill._data.batching.buckets import BucketByLength
 from gristmill._data.sampling.remaining import Remaining
+from gristmill._data.sampling.splits import split_parts
+from gristmill._data.sampling.weights import WeightedDraws
 from gristmill._engine.access.reader import READERS, STEPS
+from gristmill._engine.provenance.trace import PASSED_ON, TRACES
 from gristmill._engine.stateful.build import STAGES
 from gristmill._plan import nodes
+from gristmill._plan.cursor_checks import STATE_CHECKS
 from gristmill._plan.describe import describe
 from gristmill._plan.nodes.base import Node, RecordsNode, Step
+from gristmill._plan.nodes.buckets import BucketNode, BucketStreamNode, HeldElementsNode
+from gristmill._plan.nodes.cached import StoredNode
 from gristmill._plan.nodes.combine import (
     ConcatenateNode,
     MixNode,
@@ -35,11 +43,13 @@ from gristmill._plan.nodes.combine import (
 )
 from gristmill._plan.nodes.combine_streams import (
     ChainNode,
+    ConcatStreamsNode,
     InterleaveNode,
     MixStreamNode,
     ZipStreamNode,
 )
 from gristmill._plan.nodes.dataset import AccessNode, CustomNode
+from gristmill._plan.nodes.exclude import ExcludeNode, SwitchNode
 from gristmill._plan.nodes.hints import (
     HintNode,
     OptionsNode,
@@ -48,6 +58,7 @@ from gristmill._plan.nodes.hints import (
     SeedNode,
     WorkersNode,
 )
+from gristmill._plan.nodes.origin_leaf import OriginLeafNode
 from gristmill._plan.nodes.packing import ConcatSplitNode, PackNode, packed_features
 from gristmill._plan.nodes.rearrange import (
     PickNode,
@@ -55,6 +66,8 @@ from gristmill._plan.nodes.rearrange import (
     RepeatNode,
     ShuffleNode,
     SliceNode,
+    SplitNode,
+    WeightedNode,
     WindowShuffleNode,
 )
 from gristmill._plan.nodes.record_operations import OperationsNode, PackBatchesNode
@@ -81,6 +94,7 @@ from gristmill._plan.nodes.stream import (
     StatefulNode,
     WindowShuffleStreamNode,
 )
+from gristmill._plan.nodes.stream_steps import ScanNode, SkipNode, SlidingWindowNode
 from gristmill.errors import SpecError, StateError
 
 HERE = "train.py:1"
@@ -88,6 +102,7 @@ SHARD = ShardOptions(0, 2)
 REMAINING = Remaining((8,)).after([1, 2])
 SOURCE = SourceNode(site=HERE, source=[*range(8)])
 STREAM = AccessNode(site=HERE, parent=SOURCE)
+BUCKETS = BucketByLength([2, 9], batch_sizes=2)
 LENGTHS, FEATURES = packed_features({"tokens": 4}, meta_features=())
 
 
@@ -119,13 +134,22 @@ EXAMPLES: list[Node] = [
     STREAM,
     MapNode(**applied(SOURCE)),
     MapWithIndexNode(**applied(SOURCE)),
+    OriginLeafNode(**over(SOURCE)),
     RandomMapNode(**applied(SampleNode(**over(SOURCE), sampler=SequentialSampler(8), shard=SHARD))),
     SeededMapNode(**applied(SOURCE), seed=1),
     FlatMapNode(**applied(STREAM), max_fan_out=2),
     FanOutNode(**applied(SOURCE), max_fan_out=2),
     FilterNode(**applied(SOURCE)),
     BatchNode(**over(SOURCE), size=3),
+    BucketNode(**over(SOURCE), buckets=BUCKETS, lengths=np.arange(8)),
+    BucketStreamNode(**over(STREAM), buckets=BUCKETS),
+    HeldElementsNode(**over(STREAM), runs=((2, (3,)),)),
+    SlidingWindowNode(**over(STREAM), size=3, stride=1),
+    ScanNode(**applied(STREAM), initial=0),
+    SkipNode(**over(STREAM), count=3),
+    ConcatStreamsNode(site=HERE, inputs=(STREAM, STREAM)),
     SeedNode(**over(SOURCE), seed=1),
+    StoredNode(**over(SOURCE), folder="cache", max_bytes=1000),
     ReadNode(**over(STREAM), options=ReadOptions()),
     WorkersNode(**over(STREAM), options=MultiprocessingOptions(), worker=WorkerOptions()),
     PrefetchNode(**over(STREAM), buffer_size=2),
@@ -134,12 +158,16 @@ EXAMPLES: list[Node] = [
     WindowShuffleNode(**over(SOURCE), window=3, seed=1),
     SliceNode(**over(SOURCE), start=0, stop=8, step=2),
     PickNode(**over(SOURCE), picks=(1, 0)),
+    SplitNode(**over(SOURCE), part=split_parts(8, [6, 2], seed=0)[0]),
+    WeightedNode(**over(SOURCE), draws=WeightedDraws.of(np.arange(8), seed=0)),
     RepeatNode(**over(SOURCE), num_epochs=2),
     RemainingNode(**over(SOURCE), remaining=REMAINING, shard=SHARD),
     MixNode(site=HERE, inputs=(SOURCE, SOURCE), proportions=(2, 1)),
     SelectNode(site=HERE, inputs=(SOURCE, SOURCE), selection=[(0, 1), (1, 0)]),
     ConcatenateNode(site=HERE, inputs=(SOURCE, SOURCE)),
     ReshardedNode(site=HERE, inputs=(SOURCE,), remaining=REMAINING, shard=SHARD),
+    ExcludeNode(**over(SOURCE), records=(1, 3)),
+    SwitchNode(site=HERE, inputs=(SOURCE, ExcludeNode(**over(SOURCE), records=(1,))), first=2),
     ZipNode(site=HERE, inputs=(SOURCE, SOURCE)),
     RecordStreamNode(site=HERE, stream=Lines()),
     CustomStreamNode(site=HERE, dataset=Lines(), name="Own"),
@@ -243,15 +271,30 @@ def test_each_step_of_a_stream_can_run_on_a_block(cls: type[Node]):
 
 
 @pytest.mark.parametrize("cls", node_classes(), ids=lambda cls: cls.__name__)
+def test_each_node_class_is_traced_unless_only_user_code_knows_its_records(cls: type[Node]):
+    user_code = (RecordStreamNode, CustomStreamNode, SlicedStreamNode, OperationsNode)
+
+    assert [cls in TRACES, issubclass(cls, PASSED_ON), cls in user_code].count(True) == 1
+
+
+@pytest.mark.parametrize("cls", node_classes(), ids=lambda cls: cls.__name__)
+def test_the_state_of_each_stateful_node_is_checked_unless_user_code_defines_it(cls: type[Node]):
+    checks = [kind for kind, _ in STATE_CHECKS if issubclass(cls, kind)]
+    has_state = issubclass(cls, StatefulNode) and cls not in (CustomStreamNode, SlicedStreamNode)
+
+    assert len(checks) == has_state
+
+
+@pytest.mark.parametrize("cls", node_classes(), ids=lambda cls: cls.__name__)
 def test_each_node_class_is_final_and_frozen_and_has_keyword_arguments_only(cls: Any):
     assert cls.__final__
-    assert cls.__dataclass_params__.frozen
+    assert cls.__setattr__ is Node.__setattr__  # raises
     assert all(field.kw_only for field in fields(cls))
 
 
 def test_a_new_node_class_without_a_row_is_found():
     @final
-    @dataclass(frozen=True, kw_only=True)
+    @frozen_dataclass
     class Forgotten(Step):
         @property
         def label(self) -> str:
@@ -263,11 +306,11 @@ def test_a_new_node_class_without_a_row_is_found():
 
 
 def test_a_node_class_without_parents_or_a_label_cannot_be_used():
-    @dataclass(frozen=True, kw_only=True)
+    @frozen_dataclass
     class Nameless(Step):
         pass
 
-    @dataclass(frozen=True, kw_only=True)
+    @frozen_dataclass
     class Rootless(Node):
         @property
         def label(self) -> str:
@@ -307,14 +350,19 @@ def test_a_node_has_a_label_without_addresses_and_a_length(node: Node):
 
 
 @every_node()
-def test_only_hints_and_plain_access_are_not_part_of_a_description(node: Node):
-    assert (node.description is None) == isinstance(node, HintNode | AccessNode)
+def test_hints_caches_origins_exclusions_and_access_are_not_part_of_a_description(node: Node):
+    assert (node.description is None) == isinstance(
+        node,
+        HintNode | AccessNode | StoredNode | OriginLeafNode | ExcludeNode | SwitchNode,
+    )
     assert describe(node).keys() == {"source", "order", "steps"}
 
 
 @every_node()
 def test_the_batch_size_is_a_number_only_above_batches(node: Node):
-    assert node.batch_size == (3 if isinstance(node, BatchNode | RebatchNode) else None)
+    assert node.batch_size == (
+        3 if isinstance(node, BatchNode | RebatchNode | SlidingWindowNode) else None
+    )
 
 
 @every_node()

@@ -1,16 +1,19 @@
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from gristmill import (
     DataLoader,
     IndexSampler,
+    MapDataset,
     NoSharding,
     RangeDataSource,
     RecordMetadata,
     SequentialSampler,
     ShardOptions,
+    WeightedSampler,
 )
 from gristmill._base.indices import as_indices
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
@@ -67,8 +70,10 @@ def test_the_label_of_a_source_contains_neither_data_nor_addresses(source: Any, 
     ("source", "message"),
     [
         (list, r"^`data_source` is the class list\. Pass an instance of it\."),
-        ("files", r"^`data_source` is the string 'files'\. Pass a source that reads it\."),
+        ("files", r"^`data_source` is the string 'files'\. Pass a source that reads it, such as"),
         (b"files", r"^`data_source` is the string b'files'\."),
+        (MapDataset.range(3).to_iter_dataset(), r"^`data_source` is a stream, an `IterDataset`, "),
+        (pl.LazyFrame({"x": [1]}), r"^`data_source` is a query of polars.* `frame\.collect\(\)`"),
         ({"x": np.zeros(3)}, r"^`data_source` is a dict\. Wrap .* `ArraySource\(arrays\)`\."),
         (iter([1]), r"^`data_source` must have `__len__` and `__getitem__`, got .* Make a list"),
         (None, r"^`data_source` must have `__len__` and `__getitem__`, got None\."),
@@ -143,6 +148,11 @@ def test_shards_that_contradict_each_other_are_refused():
         elements(SequentialSampler(6, ShardOptions(1, 2)), shard_options=ShardOptions(0, 2))
 
 
+def test_a_users_sampler_that_shards_by_itself_is_read_as_the_loader_requests():
+    assert elements(ShardedOdd(), shard_options=NoSharding()) == elements(Odd(3))
+    assert elements(ShardedOdd(), shard_options=ShardOptions(0, 3)) == ["b"]
+
+
 @pytest.mark.parametrize("value", [2, NoSharding, "0 of 2"], ids=repr)
 def test_shard_options_of_another_kind_are_refused(value: Any):
     with pytest.raises(PlanTypeError, match=r"^`shard_options` must be ShardOptions, got .* Pass"):
@@ -166,7 +176,9 @@ def test_a_sampler_longer_than_its_source_is_refused_when_the_loader_is_built(sa
         DataLoader(data_source=list("abcdef"), sampler=sampler)
 
 
-@pytest.mark.parametrize("sampler", [None, 3, IndexSampler, SequentialSampler, {1, 2}], ids=repr)
+@pytest.mark.parametrize(
+    "sampler", [None, 3, IndexSampler, SequentialSampler, {1, 2}, "ab", b"ab", {0: 1}], ids=repr
+)
 def test_an_object_that_is_not_a_sampler_is_refused(sampler: Any):
     with pytest.raises(
         PlanTypeError, match=r"^`sampler` must have `__getitem__`, got .* Use `Index"
@@ -174,7 +186,7 @@ def test_an_object_that_is_not_a_sampler_is_refused(sampler: Any):
         DataLoader(data_source=[1, 2], sampler=sampler)
 
 
-@pytest.mark.parametrize("sampler", ["ab", [0, 1], (0, 1), b"ab"], ids=repr)
+@pytest.mark.parametrize("sampler", [["a"], (0.5, 1), [None]], ids=repr)
 def test_a_sampler_that_does_not_return_metadata_is_refused_with_a_remedy(sampler: Any):
     with pytest.raises(TypeError, match="RecordMetadata"):
         list(DataLoader(data_source=[1, 2], sampler=sampler))
@@ -234,3 +246,10 @@ def test_positions_of_a_shard_of_an_endless_stream_have_exact_indices(position: 
         int(sampler.keys(range(index, index + 1))[0]) for index in indices
     ]
     assert node.metadata(position).index == indices[0]
+
+
+@pytest.mark.parametrize("num_weights", [3, 12])
+def test_each_record_needs_a_weight(num_weights: int):
+    sampler = WeightedSampler([1.0] * num_weights, seed=0, num_epochs=1)
+    with pytest.raises(PlanError, match=f"has {num_weights} weights, .* has 10 records.*and 0 for"):
+        DataLoader(data_source=range(10), sampler=sampler)

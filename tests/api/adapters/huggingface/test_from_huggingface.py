@@ -163,14 +163,14 @@ except gristmill.errors.MissingExtraError as error:
             "",
             "[1, 2]",
             "`from_huggingface` needs the package 'datasets'. Install it with "
-            "`pip install gristmill[huggingface]`.\n",
+            '`pip install "gristmill[huggingface]"`.\n',
         ),
         (
             "PIL.Image",
             "import datasets as d; f = d.Features({'i': d.Image()})",
             "d.Dataset.from_dict({'i': []}, features=f)",
             "`from_huggingface`, for a column of images, needs the package 'PIL.Image'. Install "
-            "it with `pip install gristmill[huggingface]`.\n",
+            'it with `pip install "gristmill[huggingface]"`.\n',
         ),
     ],
 )

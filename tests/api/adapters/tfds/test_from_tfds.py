@@ -195,5 +195,5 @@ class TestErrors:
     def test_a_missing_package(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
 
-        with pytest.raises(MissingExtraError, match=r"pip install gristmill\[tfds\]"):
+        with pytest.raises(MissingExtraError, match=r"pip install .gristmill\[tfds\]."):
             from_tfds("mnist", split="train")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from gristmill._api.adapters.torch.convert import many_to_numpy, to_numpy
-from gristmill._base.columns import Columns, RaggedError
+from gristmill._base.trees.columns import Columns, RaggedError
 from gristmill.testing._records import difference
 
 Pair = namedtuple("Pair", ["x", "y"])

@@ -11,7 +11,7 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from gristmill._api.adapters.torch.convert import to_numpy
 from gristmill._api.adapters.torch.readers import open_reader
-from gristmill._base.columns import Columns
+from gristmill._base.trees.columns import Columns
 from gristmill.errors import SourceError
 from gristmill.testing._records import difference
 from tests.api.adapters.torch.torch_datasets import (

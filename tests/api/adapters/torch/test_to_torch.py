@@ -208,5 +208,5 @@ def test_an_object_that_is_not_a_loader_is_an_error():
 def test_a_missing_pytorch_is_an_error_with_the_remedy(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "torch", None)
 
-    with pytest.raises(MissingExtraError, match=r"`to_torch` needs .*gristmill\[torch\]`"):
+    with pytest.raises(MissingExtraError, match=r"`to_torch` needs .*gristmill\[torch\].`"):
         gristmill.to_torch(map_dataset())

@@ -8,7 +8,7 @@ from torch.utils.data import ConcatDataset, Dataset, StackDataset, Subset, Tenso
 
 from gristmill._api.adapters.torch.readers import open_reader
 from gristmill._api.adapters.torch.source import TorchSource
-from gristmill._base.columns import Columns
+from gristmill._base.trees.columns import Columns
 
 
 class Squares(Dataset[Any]):

@@ -23,6 +23,7 @@ from gristmill._io.file import File
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_files
 from gristmill.errors import CorruptFileError, FileError, FormatError, MissingFileError
+from gristmill.options import StorageOptions
 from gristmill.testing import SourceSuite
 
 RNG = np.random.default_rng(0)
@@ -139,6 +140,9 @@ class _CountingFile(File):
     def local_path(self) -> Path:
         return self.file.local_path()
 
+    def check_unchanged(self) -> None:
+        self.file.check_unchanged()
+
 
 def test_several_files_are_concatenated_in_the_passed_order(tmp_path: Path):
     paths = [write(tmp_path / name, [name.encode(), b"x"]) for name in "ba"]
@@ -173,7 +177,8 @@ def test_creating_the_source_reads_nothing_but_a_missing_file_is_an_error(tmp_pa
 
 
 def test_the_index_is_stored_and_part_of_a_pickled_source(tmp_path: Path, monkeypatch: Any):
-    source = TFRecordSource(write(tmp_path / "a.tfrecord", RECORDS))
+    storage = StorageOptions(index_beside_data=True)
+    source = TFRecordSource(write(tmp_path / "a.tfrecord", RECORDS), storage=storage)
     assert len(source) == 5
     monkeypatch.setattr(_tfrecord, "_find_records", None)  # the file is not searched again
 
@@ -312,16 +317,10 @@ def test_a_file_of_another_format_is_an_error(tmp_path: Path, data: bytes):
 
 
 @pytest.mark.parametrize("records", [[], RECORDS])
-def test_a_file_compressed_with_gzip_is_an_error(tmp_path: Path, records: list[bytes]):
+def test_a_file_compressed_with_gzip_is_decompressed(tmp_path: Path, records: list[bytes]):
     path = tmp_path / "a.tfrecord.gz"
     path.write_bytes(gzip.compress(b"".join(map(frame, records))))
-    expect_error(
-        path,
-        FormatError,
-        "The file is compressed with gzip, so no record can be read without reading all records "
-        "before it. Decompress it first, for example with `gunzip`.",
-        before=0,
-    )
+    assert read_all(TFRecordSource(path)) == records
 
 
 @pytest.mark.parametrize("records", [[], RECORDS])

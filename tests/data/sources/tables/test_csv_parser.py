@@ -2,6 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from gristmill._data.sources.tables.arrow_values import to_rows
 from gristmill._data.sources.tables.csv_parser import CsvParser, infer_types
 from gristmill.errors import CorruptFileError, FormatError
 
@@ -9,7 +10,7 @@ PARSER = CsvParser(delimiter=",", names=["id", "name", "x"], types={"x": "float3
 
 
 def test_records_have_the_selected_columns_in_their_order_and_of_their_types():
-    records = PARSER.parse_records(b"1,a,0.5\n\n2,b,\n", 2)
+    records = to_rows(PARSER.parse_table(b"1,a,0.5\n\n2,b,\n", 2))
     assert records == [{"x": 0.5, "id": 1}, {"x": None, "id": 2}]
     assert type(records[0]["x"]) is np.float32
     assert list(records[0]) == ["x", "id"]
@@ -18,7 +19,7 @@ def test_records_have_the_selected_columns_in_their_order_and_of_their_types():
 @pytest.mark.parametrize("data", [b"1,a,2", b"1,a,2\n3,b,4\n5,c,6", b"1,a\n2,b", b"1,a,b\n2,c,d"])
 def test_data_that_do_not_contain_the_expected_records_are_an_error(data: bytes):
     with pytest.raises(ValueError):  # noqa: PT011 (the message of pyarrow)
-        PARSER.parse_records(data, 2)
+        PARSER.parse_table(data, 2)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The fork server starts workers, reports how they end, and names what it cannot import."""
 
+import importlib
 import json
 import os
 import socket
@@ -20,7 +21,7 @@ from gristmill._engine.executors.processes.fork_server import (
     why_not_forked,
 )
 from gristmill._engine.executors.processes.fork_server_main import REQUEST_BYTES
-from gristmill._engine.executors.processes.launcher import worker_environment
+from gristmill._engine.executors.processes.inherited_state import worker_environment
 from tests.faults.processes import children_of, is_alive, until
 
 
@@ -34,7 +35,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> list[Refusal]:
 
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ForkServer]]:
-    """Give the list of servers, which begins empty."""
+    """Yield the list of servers, which begins empty."""
     servers: list[ForkServer] = []
     monkeypatch.setattr(module, "_servers", servers)
     yield servers
@@ -145,7 +146,7 @@ def test_a_hazard_retires_the_server_and_is_left_out_of_the_next(
         "opens_a_file", "opens_a_file leaves files open when it is imported"
     )
     worker.end()
-    assert left_out() == {"opens_a_file"}
+    assert left_out() == {"opens_a_file": "opens_a_file leaves files open when it is imported"}
     second = fork_server(worker_environment())
     assert second is not None
     assert second is not first
@@ -166,6 +167,29 @@ def test_an_environment_has_one_server(servers: list[ForkServer]):
     until(lambda: first.has_ended, "the server that is out of date has ended")
     assert fork_server(environment | {"COLOUR": "red"}) is second
     assert servers == [second]
+
+
+def test_a_server_that_another_thread_retires_counts_as_gone(server: ForkServer):
+    """`launch` then starts an interpreter, as if the server had died."""
+    server.retire()
+
+    with pytest.raises(ConnectionError):
+        server.fork(1, 1, [])
+
+
+def test_a_server_with_the_old_code_of_a_module_is_replaced(
+    servers: list[ForkServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "edited.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    environment = worker_environment()
+    first = fork_server(environment)
+    edited = importlib.import_module("edited")
+    assert fork_server(environment) is first
+
+    importlib.reload(edited)
+
+    assert fork_server(environment) not in (first, None)
 
 
 def test_numpy_that_starts_threads_is_why_nothing_is_forked(refusals: list[Refusal]):
@@ -194,4 +218,4 @@ def test_a_request_fits_a_packet_however_many_modules_there_are():
     chosen = module._within_limit(names)
 
     assert 1000 < len(chosen) < 20_000
-    assert len(json.dumps({"folder": "x" * 4096, "modules": chosen})) <= REQUEST_BYTES
+    assert len(json.dumps(chosen)) <= REQUEST_BYTES

@@ -8,24 +8,28 @@ import pytest
 
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._engine.blocks.lineage import lineage_of
-from gristmill._engine.executors.ipc.log_relay import RelayedRecord, relay_settings
 from gristmill._engine.executors.processes.messages import (
-    BlockContent,
     ComputeTask,
     Init,
     InitFailed,
     LogRelay,
-    Message,
     Progress,
     Ready,
     ReleaseSlots,
-    SentSkip,
     SlotsClosed,
+    SlowTask,
     TaskDone,
-    TaskWithdrawn,
     TrimMemory,
     WithdrawTask,
 )
+from gristmill._engine.executors.ray.messages import ActorInit, BlockHeader, Started
+from gristmill._engine.executors.serialization.block_codec import (
+    BlockContent,
+    BlockTimes,
+    Message,
+    SentSkip,
+)
+from gristmill._engine.executors.serialization.log_relay import RelayedRecord, relay_settings
 from gristmill._metrics.step_time import computing
 
 SKIP = SentSkip((3,), SkippedRecord(2, 7, "Map decode", "ValueError: x"), b"error")
@@ -36,14 +40,25 @@ MESSAGES = [
     ReleaseSlots([3]),
     TrimMemory([1, 2]),
     SlotsClosed([1]),
+    SlowTask(5, 61.0, "Map decode"),
     Ready(),
     InitFailed(b"error"),
     Progress(3, None),
-    TaskDone(5, b"content", [(1, 0, 64)], [(1, 65_536)], [2], None, (computing(0.5),), 0.6, 0.1),
-    TaskWithdrawn(5),
+    TaskDone(
+        5,
+        b"content",
+        [(1, 0, 64)],
+        [(1, 65_536)],
+        [2],
+        None,
+        BlockTimes((computing(0.5),), busy_s=0.6, transfer_s=0.1),
+    ),
     LogRelay(RelayedRecord({"name": "root", "levelno": 30, "msg": "x"})),
     BlockContent([1, 2], lineage_of(range(2)), None, [SKIP], (), False),
     SKIP,
+    ActorInit(1, 2, ["key"], relay_settings()),
+    Started("0a1b", "10.0.0.2/0a1b", None, ()),
+    BlockHeader(None, 64, None, BlockTimes(), ()),
 ]
 
 

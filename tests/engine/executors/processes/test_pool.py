@@ -9,25 +9,25 @@ import numpy as np
 import pytest
 
 from gristmill._engine.access.cut import Cut
-from gristmill._engine.executors.processes.job import Job, pickle_jobs, write_payload
-from gristmill._engine.executors.processes.pool import WorkerPool
+from gristmill._engine.executors.pools.job import Job, pickle_jobs, write_payload
+from gristmill._engine.executors.processes.pool import ProcessPool
 from gristmill._metrics.counters import Counters
 from gristmill.options import ReadOptions, WorkerOptions
 from tests.faults.processes import num_descriptors, until, workers_of
 
-MakePool = Callable[..., WorkerPool]
+MakePool = Callable[..., ProcessPool]
 
 
 @pytest.fixture
 def make_pool(make_cut: Callable[..., Cut]) -> Iterator[MakePool]:
     """Return a function that makes a pool; they end after the test."""
-    made: list[WorkerPool] = []
+    made: list[ProcessPool] = []
 
-    def make(*operations: Any, **options: Any) -> WorkerPool:
+    def make(*operations: Any, **options: Any) -> ProcessPool:
         settings = WorkerOptions(**options)
         jobs = [Job(make_cut(range(100), *operations), ReadOptions(num_threads=0))]
         payload = write_payload(pickle_jobs(settings.worker_init_fn, jobs))
-        pool = WorkerPool(payload, "key", num_workers=2, options=settings)
+        pool = ProcessPool(payload, "key", num_workers=2, options=settings)
         pool.begin_session(jobs, Counters())
         made.append(pool)
         return pool
@@ -38,7 +38,7 @@ def make_pool(make_cut: Callable[..., Cut]) -> Iterator[MakePool]:
         pool.dispose()
 
 
-def wait_in_thread(pool: WorkerPool) -> threading.Thread:
+def wait_in_thread(pool: ProcessPool) -> threading.Thread:
     thread = threading.Thread(target=pool.wait)
     thread.start()
     return thread

@@ -125,7 +125,7 @@ def num_tokens(rows: list[Any], names: list[str]) -> list[int]:
 
 @settings(STEADY, max_examples=60)
 @given(case=cases())
-def test_a_checkpoint_at_any_row_gives_the_rest(case: Any):
+def test_a_checkpoint_at_any_row_yields_the_rest(case: Any):
     elements, options = case
     dataset = ours(elements, **options)
     if "refused" not in map(str, take(iter(dataset))[-1:]):
@@ -218,13 +218,16 @@ def test_a_meta_feature_longer_than_its_row_fails_after_the_rows_before():
     ("elements", "message"),
     [
         ([{"a": np.ones(5)}, {"b": np.ones(1)}], "Parent element has structure ['b'], without 'a'"),
-        ([{"a": np.ones(5)}, {"a": np.ones(1), "b": 1}], "An element has b, for which"),
+        (
+            [{"a": np.ones(5)}, {"a": np.ones(1), "b": 1}],
+            "Parent element has structure ['a', 'b'], but `length_struct` has no length for b",
+        ),
         ([{"a": np.ones(5)}, 3], "Parent element has structure int, without 'a'"),
         ([{"a": np.ones(5)}, {"a": {"b": 1}}], "must be an array or a number, got dict"),
         ([{"a": np.ones((5, 2))}, {"a": np.ones((1, 3))}], "only the first axis may differ"),
     ],
 )
-def test_elements_that_do_not_fit_are_told_after_the_rows_before(elements: Any, message: str):
+def test_elements_that_do_not_fit_are_reported_after_the_rows_before(elements: Any, message: str):
     iterator = iter(ours([*elements, *elements[:1]], length_struct={"a": 4}))
     assert next(iterator)["a"].shape[0] == 4
     with pytest.raises(PlanError) as caught:
@@ -243,7 +246,7 @@ def test_an_element_that_never_ends_in_grain_ends():
     assert laid.tolist() == [0, 1, 0, 1, 2, 3, 4]
 
 
-def test_a_number_that_would_have_to_be_cut_is_told():
+def test_a_number_that_would_have_to_be_cut_is_reported():
     elements = [{"a": np.ones(1), "n": 1}] * 3
     with pytest.raises(PlanError, match="'n' is a number, which cannot be split"):
         list(ours(elements, length_struct={"a": 4, "n": 2}))
@@ -272,7 +275,7 @@ def test_a_number_that_would_have_to_be_cut_is_told():
         ),
     ],
 )
-def test_arguments_that_cannot_work_are_told_where_they_are_written(
+def test_arguments_that_cannot_work_are_reported_where_they_are_written(
     options: dict[str, Any], message: str
 ):
     with pytest.raises(PlanError) as caught:

@@ -117,7 +117,7 @@ def test_rows_are_those_of_grain(kinds: Any, case: Any):
 @pytest.mark.parametrize("kinds", [FIRST, BEST], ids=["first", "best"])
 @settings(STEADY, max_examples=25)
 @given(case=cases())
-def test_a_checkpoint_at_any_row_gives_the_rest(kinds: Any, case: Any):
+def test_a_checkpoint_at_any_row_yields_the_rest(kinds: Any, case: Any):
     elements, options = case
     assert_resumes(kinds[0](ours(elements), **options))
 
@@ -196,7 +196,7 @@ def test_a_filter_and_a_batch_around_it_can_be_resumed():
 
 
 @pytest.mark.parametrize("kinds", [FIRST, BEST], ids=["first", "best"])
-def test_a_document_longer_than_a_row_fails_after_the_rows_that_grain_gives(kinds: Any):
+def test_a_document_longer_than_a_row_fails_after_the_rows_that_grain_yields(kinds: Any):
     elements = documents([3, 4, 2, 1, 4, 5, 1])
     options = {"length_struct": {"tokens": 4}, "num_packing_bins": 2, "shuffle_bins": False}
     iterator = iter(kinds[0](ours(elements), **options))
@@ -240,14 +240,16 @@ def test_an_error_below_comes_after_the_rows_that_were_complete():
         ([{"a": np.ones((1, 2))}, {"a": np.ones((1, 3))}], "only the first axis may differ"),
     ],
 )
-def test_elements_that_cannot_be_packed_are_told_with_a_remedy(elements: list[Any], message: str):
+def test_elements_that_cannot_be_packed_are_reported_with_a_remedy(
+    elements: list[Any], message: str
+):
     dataset = FirstFitPackIterDataset(ours(elements), length_struct={"a": 4}, num_packing_bins=2)
     with pytest.raises(PlanError) as caught:
         list(dataset)
     assert message in str(caught.value)
 
 
-def test_a_meta_feature_that_an_element_lacks_is_told():
+def test_a_meta_feature_that_an_element_lacks_is_reported():
     dataset = FirstFitPackIterDataset(
         ours([{"a": np.ones(1)}]),
         length_struct={"a": 4},
@@ -281,7 +283,7 @@ def test_a_meta_feature_that_an_element_lacks_is_told():
         ({"seed": -1}, "`seed` must be at least 0"),
     ],
 )
-def test_arguments_that_cannot_work_are_told_where_they_are_written(
+def test_arguments_that_cannot_work_are_reported_where_they_are_written(
     options: dict[str, Any], message: str
 ):
     arguments: dict[str, Any] = {"length_struct": {"a": 4}, "num_packing_bins": 2, **options}
@@ -301,7 +303,7 @@ def test_a_length_that_is_no_integer_is_a_type_error():
     lengths=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=20),
     most=st.sampled_from([None, 1, 2]),
 )
-def test_pack_and_batch_gives_the_batches_of_grain(lengths: Any, most: int | None):
+def test_pack_and_batch_yields_the_batches_of_grain(lengths: Any, most: int | None):
     struct = {"b": [5], "a": 3}
 
     def records(record: Any, metadata: Any) -> Any:
@@ -321,7 +323,7 @@ def test_pack_and_batch_gives_the_batches_of_grain(lengths: Any, most: int | Non
         assert_same(batch.data, other.data)
 
 
-def test_pack_and_batch_gives_nothing_for_nothing_and_refuses_what_is_too_long():
+def test_pack_and_batch_yields_nothing_for_nothing_and_refuses_what_is_too_long():
     assert list(PackAndBatchOperation({"a": 2}, 2)(iter([]))) == []
     long = Record(RecordMetadata(index=0), {"a": np.ones(3)})
     with pytest.raises(PlanError, match="length 3, but a row has 2"):

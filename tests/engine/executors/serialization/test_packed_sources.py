@@ -1,0 +1,98 @@
+"""A long list is packed again for the next iterator only if it may have changed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gristmill._engine.executors.serialization.packed_records import MIN_RECORDS
+from gristmill._engine.executors.serialization.packed_sources import PackedSource, PackedSources
+
+COUNT = MIN_RECORDS + 5
+
+UNCHANGEABLE: dict[str, Callable[[int], Any]] = {
+    "strings": str,
+    "bytes": lambda number: b"%d" % number,
+    "numbers": lambda number: [number, number / 2, None, True, 1j][number % 5],
+    "flat tuples": lambda number: (str(number), number, None),
+    "tuples and strings": lambda number: (number,) if number % 2 else str(number),
+}
+CHANGEABLE: dict[str, Callable[[int], Any]] = {
+    "dicts": lambda number: {"x": number},
+    "lists": lambda number: [number],
+    "one list": lambda number: [] if number == 777 else str(number),
+    "a list in a tuple": lambda number: ("a", [] if number == 777 else 1),
+    "a tuple in a tuple": lambda number: ("a", (number, [])),
+    "arrays": lambda number: np.array([number]),
+}
+
+
+def packed_once(source: Any) -> list[PackedSource]:
+    """Pack a source; return what the next iterator need not pack again."""
+    sources = PackedSources()
+    assert sources.pack(source) is sources.pack(source) is not None
+    return sources.unchangeable
+
+
+def read(source: Any, earlier: list[PackedSource]) -> list[Any]:
+    packed = PackedSources(earlier).pack(source)
+    assert packed is not None
+    return [packed[index] for index in range(len(packed))]
+
+
+@pytest.mark.parametrize("name", UNCHANGEABLE)
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_what_cannot_have_changed_is_not_packed_again(name: str, kind: Callable[[Any], Any]):
+    source = kind(map(UNCHANGEABLE[name], range(COUNT)))
+    (earlier,) = packed_once(source)
+
+    again = PackedSources([earlier])
+
+    assert again.pack(source) is earlier.packed
+    assert again.unchangeable == [earlier]
+
+
+@pytest.mark.parametrize("name", CHANGEABLE)
+def test_records_that_can_change_are_packed_for_each_iterator(name: str):
+    assert packed_once(list(map(CHANGEABLE[name], range(COUNT)))) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda source: source.append("new"),
+        lambda source: source.pop(),
+        lambda source: source.__setitem__(700, "new"),
+        lambda source: source.__setitem__(700, 700.0),
+        lambda source: source.reverse(),
+        lambda source: source.__setitem__(slice(None), [str(n) for n in range(COUNT)]),
+    ],
+    ids=["append", "pop", "assign", "equal of another type", "reverse", "equal ones"],
+)
+def test_a_list_that_has_changed_is_packed_again(change: Callable[[list[Any]], object]):
+    source: list[Any] = list(range(COUNT))
+    earlier = packed_once(source)
+
+    change(source)
+
+    found = read(source, earlier)
+    assert found == source
+    assert [*map(type, found)] == [*map(type, source)]
+
+
+def test_an_equal_list_is_packed_by_itself():
+    source = [str(number) for number in range(COUNT)]
+    earlier = packed_once(source)
+
+    sources = PackedSources(earlier)
+
+    assert sources.pack(list(source)) is not earlier[0].packed
+
+
+def test_a_source_that_is_sent_as_it_is_has_nothing_to_keep():
+    sources = PackedSources()
+
+    assert sources.pack(["a", "b"]) is None
+    assert sources.pack(np.zeros(5000)) is None
+    assert sources.unchangeable == []
