@@ -1,10 +1,12 @@
 """`python -m benchmarks`: run the selected rows and print the tables."""
 
 import argparse
+import datetime
 import importlib.util
 import json
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +20,8 @@ from benchmarks._model import Row
 from benchmarks._report import INSTALL, failures, markdown, missing
 from benchmarks._runner import Result, run_rows
 from benchmarks.rows import ROWS
+
+ROOT = Path(__file__).parents[1]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -69,11 +73,30 @@ def print_progress(message: str) -> None:
 def machine() -> dict[str, Any]:
     """Return the properties of this machine that the figures depend on."""
     return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "processor": processor(),
         "cpus": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9),
         "load_at_start": os.getloadavg()[0],
+        "commit": commit(),
     }
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def commit() -> str:
+    """Return the commit that is measured, with a mark if files have changed since."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
 
 
 def versions(results: list[Result]) -> dict[str, str]:
@@ -162,7 +185,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal = importlib.import_module("benchmarks._terminal")
         terminal.show(rows, results)
     packages = ", ".join(f"{name} {version}" for name, version in versions(everything).items())
-    about = f"Python {host['python']}, {host['cpus']} CPUs, {host['platform']}; {packages}."
+    about = (
+        f"Python {host['python']}, {host['cpus']} CPUs ({host['processor']}), {host['platform']}; "
+        f"commit {host['commit']}; {packages}."
+    )
     sys.stdout.write(
         f"\n{about}\nMedians of {options.rounds} rounds, each in a new process."
         f"{''.join(f' {name}: {origin}.' for name, origin in origins.items())}"

@@ -1,5 +1,6 @@
 """A synthetic corpus: texts, a tokenizer trained on them, and the texts as tokens, in files."""
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ NUM_TRAINING = 500
 NUM_SHARDS = 4
 VOCABULARY = 4_096
 BATCH_SIZE = 8
+ROW_GROUP = 1_000
 
 
 def make_texts(count: int = NUM_TEXTS) -> list[str]:
@@ -30,6 +32,11 @@ def make_texts(count: int = NUM_TEXTS) -> list[str]:
 def shards(folder: Path, kind: str) -> list[str]:
     """Return the paths of the files with the texts or tokens."""
     return [str(folder / f"{kind}-{number}.array_record") for number in range(NUM_SHARDS)]
+
+
+def table(folder: Path, kind: str = "texts") -> str:
+    """Return the path of the texts as a Parquet file."""
+    return str(folder / f"{kind}.parquet")
 
 
 def open_tokenizer(folder: Path) -> Any:
@@ -64,4 +71,10 @@ def prepare(folder: Path) -> str:
     for number in range(NUM_SHARDS):
         write(shards(folder, "texts")[number], [text.encode() for text in texts[number::4]])
         write(shards(folder, "tokens")[number], [each.tobytes() for each in documents[number::4]])
-    return f"{len(texts):,} texts and {len(documents):,} tokenized documents as ArrayRecord"
+    arrow: Any = importlib.import_module("pyarrow")
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    parquet.write_table(arrow.table({"text": texts}), table(folder), row_group_size=ROW_GROUP)
+    return (
+        f"{len(texts):,} texts and {len(documents):,} tokenized documents as ArrayRecord, and the "
+        "texts as Parquet"
+    )

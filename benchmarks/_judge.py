@@ -50,6 +50,17 @@ def judge(row: Row, results: list[Result]) -> list[Verdict]:
     return [judge_target(row, target, results) for target in row.targets]
 
 
+def _others(of: str, results: list[Result]) -> list[Result]:
+    """Return the contenders that a target compares with: one by its name, or all of a kind."""
+    named = [result for result in results if result.contender.name == of]
+    family = None if of in (*_ROLES, "best peer") else of
+    return named or of_kind(results, _ROLES.get(of, Role.PEER), family)
+
+
+def _all_usable(results: list[Result]) -> bool:
+    return bool(results) and all(result.usable for result in results)
+
+
 def judge_target(row: Row, target: Target, results: list[Result]) -> Verdict:
     """Return the verdict on one target. It is open if a contender did not run."""
     wording, score = row.wording(target), row.score
@@ -60,10 +71,9 @@ def judge_target(row: Row, target: Target, results: list[Result]) -> Verdict:
         reached = ours.median(score.metric)
         met = reached <= target.times if score.lower_is_better else reached >= target.times
         return Verdict(target=target, wording=wording, reached=reached, met=met)
-    role = _ROLES.get(target.of, Role.PEER)
-    family = None if target.of in (*_ROLES, "best peer") else target.of
-    other = fastest(results, score, role=role, family=family)
-    if other is None or not all(result.usable for result in of_kind(results, role, family)):
+    others = _others(target.of, results)
+    other = max(others, key=lambda result: speed(result, score)) if _all_usable(others) else None
+    if other is None:
         return Verdict(target=target, wording=wording)
     reached = speed(ours, score) / speed(other, score)
     return Verdict(

@@ -117,7 +117,8 @@ class Target:
 
     times: float
     of: str | None = None
-    """`best peer`, `limit`, `base` or a family; None for a figure in the unit of the row."""
+    """`best peer`, `limit`, `base`, a family, or the name of one contender (`Grain, default
+    threads`); None for a figure in the unit of the row."""
 
 
 @dataclass(frozen=True, kw_only=True)

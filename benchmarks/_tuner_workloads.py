@@ -19,6 +19,7 @@ WORKLOADS = {
     "waiting_reads": "reads that sleep for 2 ms, batch 32",
     "cold_files": "files of 64 kB whose first read is slow and later ones are not, batch 16",
     "bursts": "a map that is slow for 200 records of each 1,000, batch 16",
+    "long_bursts": "reads of which 100 of each 100,000 wait for 5 ms, batch 128",
     "huge_batches": "arrays of 150 kB in batches of 256",
     "few_records": "8 records of 20 ms each",
     "slow_consumer": "tiny records and a consumer that takes 5 ms for each batch",
@@ -46,6 +47,15 @@ class WaitingRecords(Records):
 
     def __getitem__(self, index: int) -> Any:
         time.sleep(0.002)
+        return index
+
+
+class BurstRecords(Records):
+    """Records of which some wait, one after the other, for half a second together."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index % 100_000 < 100:
+            time.sleep(0.005)
         return index
 
 
@@ -151,10 +161,8 @@ def _parts(name: str, folder: Path) -> tuple[Any, list[Any], int]:
         rng = np.random.default_rng(0)
         columns = {f"x{number}": rng.random(1_000_000, np.float32) for number in range(6)}
         return gristmill.ArraySource(columns), [], 1_024
-    if name == "gil_bound":
-        return Records(100_000), [Spin()], 32
-    if name == "decode":
-        return Records(100_000), [Decode()], 32
+    if name in ("gil_bound", "decode"):
+        return Records(100_000), [Spin() if name == "gil_bound" else Decode()], 32
     if name == "waiting_reads":
         return WaitingRecords(100_000), [], 32
     if name == "cold_files":
@@ -162,6 +170,8 @@ def _parts(name: str, folder: Path) -> tuple[Any, list[Any], int]:
         return Files(str(folder), 512), [], 16
     if name == "bursts":
         return Records(100_000), [Burst()], 16
+    if name == "long_bursts":
+        return BurstRecords(10_000_000), [], 128
     if name == "huge_batches":
         return Images(256 * 40), [], 256
     if name == "few_records":

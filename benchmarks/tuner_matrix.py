@@ -1,11 +1,12 @@
 """Compare the automatic choice of threads and workers with every fixed one, on several workloads.
 
-    python -m benchmarks.tuner_matrix                       # 10 s for each setting: 14 minutes
+    python -m benchmarks.tuner_matrix                       # 10 s for each setting: 15 minutes
     python -m benchmarks.tuner_matrix --seconds 3 --only columns --only bursts
 
 Each setting of each workload runs in a new process, repeated until the time has passed. CPU time is
 that of all its processes. The automatic choice should reach 0.9 of the elements per second of the
-best fixed setting, with at most 1.1 of its CPU time per element.
+best fixed setting, with at most 1.1 of its CPU time per element. The default runs in one process,
+so it is compared with the settings without workers; `worker_count=None` with all of them.
 """
 
 import argparse
@@ -74,20 +75,28 @@ class Verdict:
 
 
 def judge(runs: dict[str, Run]) -> list[Verdict]:
-    """Compare each automatic setting with the fastest fixed one."""
-    automatic = {setting.name for setting in SETTINGS if setting.is_automatic}
-    fixed = {name: run for name, run in runs.items() if name not in automatic}
-    best = max(fixed, key=lambda name: fixed[name].elements_per_s)
-    return [
-        Verdict(
-            setting=name,
-            best=best,
-            speed=run.elements_per_s / fixed[best].elements_per_s,
-            cpu=run.cpu_s_per_element / max(fixed[best].cpu_s_per_element, 1e-12),
+    """Compare each automatic setting with the fastest fixed one that it could have chosen."""
+    settings = [setting for setting in SETTINGS if setting.name in runs]
+    verdicts: list[Verdict] = []
+    for automatic in settings:
+        if not automatic.is_automatic:
+            continue
+        fixed = [
+            setting
+            for setting in settings
+            if not setting.is_automatic and automatic.worker_count in (None, setting.worker_count)
+        ]
+        best = max(fixed, key=lambda setting: runs[setting.name].elements_per_s)
+        run, best_run = runs[automatic.name], runs[best.name]
+        verdicts.append(
+            Verdict(
+                setting=automatic.name,
+                best=best.name,
+                speed=run.elements_per_s / best_run.elements_per_s,
+                cpu=run.cpu_s_per_element / max(best_run.cpu_s_per_element, 1e-12),
+            )
         )
-        for name, run in runs.items()
-        if name in automatic
-    ]
+    return verdicts
 
 
 def measure(workload: str, setting: Setting, seconds: float, folder: Path) -> Run:

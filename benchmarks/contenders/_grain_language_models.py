@@ -1,5 +1,6 @@
 """The pipelines for language models that Grain and gristmill share."""
 
+import importlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,10 @@ class Tokenize:
             self._tokenizer = _corpus.open_tokenizer(self.folder)
         return self._tokenizer
 
+    def open(self) -> None:
+        """Open the tokenizer, so that a measurement without workers does not contain it."""
+        _ = self.tokenizer
+
     def __getstate__(self) -> dict[str, Any]:
         return {"folder": self.folder, "_tokenizer": None}
 
@@ -51,12 +56,43 @@ def packed(
 ) -> Start:
     """Read texts or tokens from ArrayRecord files, shuffle, pack into rows, batch."""
     source = grain.sources.ArrayRecordDataSource(_corpus.shards(folder, kind))
+    transform = as_tokens if kind == "tokens" else tokenize(folder)
+    if isinstance(transform, Tokenize) and not worker_count:
+        transform.open()
     stream = (
         grain.MapDataset.source(source)
         .shuffle(seed=0)
-        .map(as_tokens if kind == "tokens" else tokenize(folder))
+        .map(transform)
         .to_iter_dataset(read_options(grain, num_threads))
     )
+    return _pack(grain, stream, worker_count)
+
+
+def packed_table(
+    grain: Any,
+    folder: Path,
+    *,
+    kind: str,
+    tokenize: Callable[[Path], Any] = Tokenize,
+) -> Start:
+    """Read texts from a Parquet file in its order, pack into rows, batch.
+
+    Grain has no random access to Parquet, so nothing is shuffled.
+    """
+    importlib.import_module("pandas")  # which Grain imports at the first row
+    importlib.import_module("pyarrow.parquet")
+    transform = tokenize(folder)
+    transform.open()
+    rows = grain.experimental.ParquetIterDataset(_corpus.table(folder, kind))
+    return _pack(grain, rows.map(text_of).map(transform), 0)
+
+
+def text_of(row: dict[str, Any]) -> bytes:
+    """Return the text of a row of the table."""
+    return row["text"].encode()
+
+
+def _pack(grain: Any, stream: Any, worker_count: int) -> Start:
     packed = grain.experimental.FirstFitPackIterDataset(
         stream, length_struct={"tokens": ROW_LENGTH}, num_packing_bins=NUM_BINS
     )

@@ -10,6 +10,7 @@ from benchmarks.contenders import _grain_language_models
 from benchmarks.contenders._grain_language_models import Tokenize
 
 packed = partial(_grain_language_models.packed, gristmill)
+packed_table = partial(_grain_language_models.packed_table, gristmill)
 mixture = partial(_grain_language_models.mixture, gristmill)
 
 
@@ -25,3 +26,4 @@ class TokenizeMany(Tokenize, gristmill.Map):
 
 
 packed_many = partial(packed, tokenize=TokenizeMany)
+packed_table_many = partial(packed_table, tokenize=TokenizeMany)

@@ -42,30 +42,51 @@ def mnist(data: Mnist, *, repeated: bool = True, **options: Any) -> Start:
     return loader(source, BATCH_SIZE, **options)
 
 
+Decode = Callable[[bytes, int, int, int], Any]
+"""Returns the crop of a JPEG file at top and left, flipped or not."""
+
+
 class Augmented(torch_data.Dataset[Any]):
     """JPEG files, with a crop from PyTorch's random generator, as in torchvision."""
 
-    def __init__(self, source: _jpeg.JpegSource) -> None:
+    def __init__(self, source: _jpeg.JpegSource, decode: Decode) -> None:
         self._source = source
+        self._decode = decode
 
     def __len__(self) -> int:
         return len(self._source)
 
     def __getitem__(self, index: int) -> Any:
-        from benchmarks import _pillow
-
         jpeg, label = self._source[index]
         top = int(torch.randint(_jpeg.HEIGHT - _jpeg.CROP + 1, ()))
         left = int(torch.randint(_jpeg.WIDTH - _jpeg.CROP + 1, ()))
         flip = int(torch.randint(2, ()))
-        image = _pillow.decode_crop_flip(jpeg, top, left, flip)
-        return image, label, np.array([top, left, flip])
+        return self._decode(jpeg, top, left, flip), label, np.array([top, left, flip])
 
 
-def jpeg(source: _jpeg.JpegSource, *, tuned: bool = False, **options: Any) -> Start:
+def decode_with_pillow(jpeg: bytes, top: int, left: int, flip: int) -> Any:
+    """Decode as torchvision's datasets do by default."""
+    from benchmarks import _pillow
+
+    return _pillow.decode_crop_flip(jpeg, top, left, flip)
+
+
+def decode_with_simplejpeg(jpeg: bytes, top: int, left: int, flip: int) -> Any:
+    """Decode with the package that `DecodeImage` uses, and flip with PyTorch."""
+    import simplejpeg
+
+    pixels = simplejpeg.decode_jpeg(jpeg)[top : top + _jpeg.CROP, left : left + _jpeg.CROP]
+    image = torch.from_numpy(pixels)
+    return image.flip(1) if flip else image
+
+
+def jpeg(
+    source: _jpeg.JpegSource, *, tuned: bool = False, simplejpeg: bool = False, **options: Any
+) -> Start:
     """Decode JPEG files in the workers."""
     options |= TUNED if tuned else {}
-    return loader(Augmented(source), _jpeg.BATCH_SIZE, **options)
+    decode = decode_with_simplejpeg if simplejpeg else decode_with_pillow
+    return loader(Augmented(source, decode), _jpeg.BATCH_SIZE, **options)
 
 
 def large_batches(

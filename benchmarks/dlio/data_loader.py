@@ -63,6 +63,7 @@ class GristmillDataLoader(BaseDataLoader):
             ),
             operations=[gristmill.Batch(self.batch_size, drop_remainder=True)],
             worker_count=self._args.read_threads,
+            read_options=gristmill.ReadOptions(num_threads=0),  # a reader of DLIO has state
         )
 
     def next(self) -> Iterator[Any]:

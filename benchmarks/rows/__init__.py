@@ -4,6 +4,7 @@ from benchmarks._model import Row
 from benchmarks.rows import (
     adapters,
     billion,
+    cache,
     datasets,
     epochs,
     feeding,
@@ -17,10 +18,13 @@ from benchmarks.rows import (
     later_epochs,
     mnist,
     mnist_workers,
+    monitoring,
     packing,
+    ray,
     restore,
     stragglers,
     string_list,
+    time_travel,
     waiting_reads,
     worker_memory,
 )
@@ -32,9 +36,14 @@ ROWS: dict[str, Row] = {
         mnist.SHUFFLED,
         mnist.COLUMNS,
         integers.ROW,
+        monitoring.ROW,
+        time_travel.PROVENANCE,
+        time_travel.LEDGER,
+        time_travel.STEPS,
         billion.ROW,
         jpeg.ROW,
         jpeg.DECODERS,
+        cache.ROW,
         large_batches.ROW,
         *epochs.JPEG,
         epochs.LARGE,
@@ -68,5 +77,6 @@ ROWS: dict[str, Row] = {
         *feeding.TRAINING,
         *feeding.WAITING,
         feeding.OVERHEAD,
+        *ray.ROWS,
     )
 }

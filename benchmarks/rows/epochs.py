@@ -116,11 +116,21 @@ def _jpeg_row(num_records: int) -> Row:
     return Row(
         name=f"jpeg_epoch_{num_records}",
         title=f"JPEG decode, crop, flip, batch 32, 2 workers: whole epochs of {num_records:,}",
-        note=NOTE,
+        note=f"{NOTE} PyTorch decodes with Pillow, and with the package that `DecodeImage` uses.",
         data="jpeg",
         measure=partial(measure_jpeg, num_records=num_records),
         contenders=(
             *torch_variants("torch_workers:jpeg"),
+            contender(
+                "PyTorch",
+                "2 workers, persistent, simplejpeg",
+                Role.PEER,
+                "torch",
+                "torch_workers:jpeg",
+                worker_count=2,
+                persistent_workers=True,
+                simplejpeg=True,
+            ),
             contender(
                 "tf.data", "parallel map, AUTOTUNE", Role.PEER, "tensorflow", "tf_data_jpeg:jpeg"
             ),

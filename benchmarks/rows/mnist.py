@@ -160,5 +160,5 @@ COLUMNS = Row(
             arguments={"shuffle": True},
         ),
     ),
-    targets=(Target(times=0.5, of="limit"),),
+    targets=(Target(times=0.5, of="limit, images[rows]"), Target(times=0.5, of="limit")),
 )

@@ -45,8 +45,13 @@ def _row(name: str, title: str, packer: str, *, may_split: bool) -> Row:
                 "gristmill", "default", Role.OURS, "gristmill", "gristmill:packing", packer=packer
             ),
         ),
-        targets=(Target(times=50, of="Grain"),),
+        targets=(
+            Target(times=50, of="Grain, default threads"),
+            Target(times=10, of="Grain, num_threads=0"),
+        ),
         note=(
+            "Grain reads with 16 threads by default, which costs it most of the time "
+            "here, so its two settings have a target each. "
             "The limit is a plain loop that writes each document to the current row or the next "
             "one, with segment ids and positions, without a choice of bins."
         ),

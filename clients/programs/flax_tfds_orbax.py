@@ -1,4 +1,4 @@
-"""Flax, TFDS and Orbax: read a data source, stop in the middle, restore, and go on."""
+"""Flax, TFDS and Orbax: read a data source, stop in the middle, restore, and continue."""
 
 import tempfile
 from collections.abc import Iterator
