@@ -1,8 +1,8 @@
 """MNIST five ways: PyTorch, TFDS, Grain, Hugging Face and gristmill feed the same JAX model.
 
 Each loader yields the same images in the same order, so each must reach the same accuracy, and only
-the time differs. gristmill also reads the dataset of each other library. See `mnist/with_*.py` for
-the code that sets up each loader.
+the time differs. gristmill also reads the dataset of each other library. A plain loop in Python,
+which needs no library, is compared, too. See `mnist/with_*.py` for the code of each.
 """
 
 import argparse
@@ -23,9 +23,10 @@ LIBRARIES = {  # the packages that each needs; its loaders are in `mnist/with_<n
     "tfds": ("tensorflow_datasets", "tensorflow"),
     "grain": ("grain", "PIL"),
     "huggingface": ("datasets", "PIL"),
+    "loop": (),
     "gristmill": (),
 }
-INSTALL = "`pip install gristmill[examples]`, or `make examples` in a checkout"
+INSTALL = '`pip install "gristmill[examples]"`, or `make examples` in a checkout'
 EPILOG = """\
 examples:
   python examples/mnist_five_ways.py                           the sample that comes with gristmill
@@ -79,12 +80,10 @@ def compare(data, arguments, work):
     )
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         # All libraries are imported and all datasets created before the first measurement.
-        contenders = []
+        contenders, skipped = [], []
         for name in arguments.only or LIBRARIES:
             if absent := missing(*LIBRARIES[name]):
-                console.print(
-                    f"Skipping {name}, which needs {', '.join(absent)}: {INSTALL}.", soft_wrap=True
-                )
+                skipped.append(f"{name} (needs {', '.join(absent)})")
                 continue
             bar = progress.add_task(f"preparing {name}", total=num_images)
             contenders += importlib.import_module(f"mnist.with_{name}").contenders(
@@ -107,9 +106,15 @@ def compare(data, arguments, work):
                 )
             )
             progress.remove_task(bar)
+    if results:
+        console.print(table(results))
+    if skipped:
+        console.print(
+            f"Not compared: {', '.join(skipped)}. Install all of them with {INSTALL}.",
+            soft_wrap=True,
+        )
     if not results:
-        return 0  # the missing packages were printed above
-    console.print(table(results))
+        return 0
     title = "Sample of MNIST" if arguments.data is None else "MNIST"
     draw(results, f"{title}: {num_images:,} images, {epochs}", arguments.plot, console)
     if message := disagreement(results):

@@ -1,8 +1,9 @@
 """Train a small byte-level transformer on two texts, data-parallel over all devices.
 
 Paragraphs of "Alice's Adventures in Wonderland" and of the Constitution of the United States are
-mixed, packed into rows and fed to JAX. With `--checkpoints` you can stop it at any time, even with
-`kill -9`: the same command resumes with exactly the losses of an uninterrupted run.
+mixed, packed into rows and fed to JAX. At the end, the model is evaluated on paragraphs that were
+held out. With `--checkpoints` you can stop it at any time, even with `kill -9`: the same command
+resumes with exactly the losses of an uninterrupted run.
 """
 
 import argparse
@@ -27,6 +28,8 @@ TEXTS = Path(__file__).parent / "texts"
 WEIGHTS = {"alice.txt": 0.8, "constitution.txt": 0.2}  # share of the paragraphs
 PADDING, MARK, NUM_TOKENS = 0, 1, 256  # not in the texts; MARK starts and ends a paragraph
 ROW_LENGTH = 256
+HELD_OUT = 0.05  # share of the paragraphs of a text that the model is evaluated on
+SPLIT_SEED = 0  # not that of the training, so that all trainings are evaluated on the same
 NUM_BINS = 32  # rows filled at a time: more rows mean less padding
 
 WIDTH, NUM_HEADS, NUM_LAYERS = 96, 4, 2
@@ -43,9 +46,18 @@ examples:
 """
 
 
-def documents(name):
-    """Return the paragraphs of a text, each between marks, split to fit into a row."""
-    paragraphs = (TEXTS / name).read_bytes().split(b"\n\n")
+def paragraphs(name):
+    """Return the paragraphs of a text."""
+    return (TEXTS / name).read_bytes().split(b"\n\n")
+
+
+def split_paragraphs(name):
+    """Return the paragraphs of a text to train on, and those that are held out."""
+    return grain.split(paragraphs(name), [1 - HELD_OUT, HELD_OUT], seed=SPLIT_SEED)
+
+
+def documents(paragraphs):
+    """Return paragraphs between marks, cut to fit into a row."""
     marked = [b"%c%b%c" % (MARK, paragraph.strip(b"\n"), MARK) for paragraph in paragraphs]
     return [
         document[begin : begin + ROW_LENGTH]
@@ -72,20 +84,34 @@ def add_targets(row):
     }
 
 
-def make_dataset(*, batch_size, seed, num_workers=0, num_epochs=None):
-    """Return the dataset of batches, infinite unless `num_epochs` is passed."""
-    sources = [
-        grain.MapDataset.source(documents(name)).seed(seed + number).shuffle().repeat(num_epochs)
-        for number, name in enumerate(WEIGHTS)
-    ]
-    mixed = grain.MapDataset.mix(sources, weights=list(WEIGHTS.values())).map(tokenize)
+def pack(documents, seed):
+    """Return the dataset of rows that documents are packed into, with targets."""
     rows = grain.experimental.BestFitPackIterDataset(
-        mixed.to_iter_dataset(),
+        documents.map(tokenize).to_iter_dataset(),
         length_struct={"tokens": ROW_LENGTH},
         num_packing_bins=NUM_BINS,
         seed=seed,
     )
-    batches = rows.map(add_targets).batch(batch_size, drop_remainder=True)
+    return rows.map(add_targets)
+
+
+def make_evaluation(name, *, batch_size):
+    """Return the dataset of batches of the paragraphs of a text that are held out."""
+    held_out = grain.MapDataset.source(documents(split_paragraphs(name)[1]))
+    return pack(held_out, SPLIT_SEED).batch(batch_size)
+
+
+def make_dataset(*, batch_size, seed, num_workers=0, num_epochs=None):
+    """Return the dataset of batches, infinite unless `num_epochs` is passed."""
+    sources = [
+        grain.MapDataset.source(documents(split_paragraphs(name)[0]))
+        .seed(seed + number)
+        .shuffle()
+        .repeat(num_epochs)
+        for number, name in enumerate(WEIGHTS)
+    ]
+    mixed = grain.MapDataset.mix(sources, weights=list(WEIGHTS.values()))
+    batches = pack(mixed, seed).batch(batch_size, drop_remainder=True)
     return batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=num_workers))
 
 
@@ -135,19 +161,30 @@ class Transformer(nnx.Module):
         return self.out(self.norm(x))
 
 
+def losses_of(model, batch):
+    """Return the loss of the next byte after each byte, in nats."""
+    logits = model(batch["tokens"], batch["segments"], batch["positions"])
+    return optax.softmax_cross_entropy_with_integer_labels(logits, batch["targets"])
+
+
 @nnx.jit
 def train_step(model, optimizer, batch):
     """Take a training step; return the mean loss in nats per byte, and the number of bytes."""
     has_target = batch["targets"] != PADDING
 
     def mean_loss(model):
-        logits = model(batch["tokens"], batch["segments"], batch["positions"])
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["targets"])
-        return jnp.mean(losses, where=has_target)
+        return jnp.mean(losses_of(model, batch), where=has_target)
 
     loss, gradients = nnx.value_and_grad(mean_loss)(model)
     optimizer.update(model, gradients)
     return loss, jnp.sum(has_target)
+
+
+@nnx.jit
+def sum_losses(model, batch):
+    """Return the sum of the losses of a batch, and the number of bytes."""
+    has_target = batch["targets"] != PADDING  # false in the rows that `feed` pads with
+    return jnp.sum(losses_of(model, batch), where=has_target), jnp.sum(has_target)
 
 
 @nnx.jit
@@ -243,8 +280,18 @@ def train(training, batches, checkpoints, arguments, console):
                     save(checkpoints, step, training, batches)
 
 
+def evaluate(model, dataset, mesh):
+    """Return the mean loss over a dataset, in nats per byte."""
+    total = num_bytes = 0
+    with grain.feed(dataset, mesh, P("data"), remainder="pad") as batches:
+        for batch in batches:
+            loss, count = sum_losses(model, batch)
+            total, num_bytes = total + float(loss), num_bytes + int(count)
+    return total / num_bytes
+
+
 def main():
-    """Train, print samples, and print how long the training waited for data."""
+    """Train, print samples, evaluate, and explain how the training was fed."""
     arguments = parse()
     console = Console(highlight=False, markup=False, soft_wrap=True)
 
@@ -263,13 +310,17 @@ def main():
         )
     with grain.feed(dataset, mesh, P("data")) as batches:
         train(training, batches, checkpoints, arguments, console)
-        waited = batches.stats().summary()
+        explanation = batches.explain()
     if checkpoints:
         checkpoints.close()
 
     for prompt in PROMPTS:
         console.print(f"\n{sample(training[0], prompt, arguments.seed)}")
-    console.print(f"\n{waited}")
+    console.print()
+    for name in WEIGHTS:
+        loss = evaluate(training[0], make_evaluation(name, batch_size=arguments.batch_size), mesh)
+        console.print(f"loss on held-out paragraphs of {name}: {loss:.3f}")
+    console.print(f"\n{explanation}")
 
 
 def parse():

@@ -17,7 +17,6 @@ class Result:
     name: str
     peer: str | None
     seconds: float  # median time of an epoch
-    waiting: float  # the part of it that is spent in the loader's `next`
     images_per_second: float
     accuracy: float
 
@@ -36,29 +35,19 @@ def train(contender, data, *, epochs=1, advance=lambda images: None):
     """
     warm_up(contender, len(data.train_labels))
     params = init_params()
-    seconds, waiting = [], []
+    seconds = []
     for _ in range(epochs):
         start = time.perf_counter()
-        waited = 0.0
-        batches = iter(contender.batches())
-        while True:
-            before = time.perf_counter()
-            batch = next(batches, None)
-            waited += time.perf_counter() - before
-            if batch is None:
-                break
-            images, labels = batch
+        for images, labels in contender.batches():
             params = update(params, images, labels)
             advance(len(labels))
         jax.block_until_ready(params)  # JAX computes asynchronously
         seconds.append(time.perf_counter() - start)
-        waiting.append(waited)
     median = statistics.median(seconds)
     return Result(
         name=contender.name,
         peer=contender.peer,
         seconds=median,
-        waiting=statistics.median(waiting),
         images_per_second=len(data.train_labels) / median,
         accuracy=accuracy(params, data.test_images, data.test_labels),
     )

@@ -3,11 +3,10 @@
 from rich import box
 from rich.table import Table
 
-TITLES = ("s/epoch", "images/s", "waiting", "test\naccuracy", "vs peer")
+TITLES = ("s/epoch", "images/s", "test\naccuracy", "vs peer")
 MEASURED = (
     "An epoch lasts from the creation of an iterator to the end of the last update, without "
-    "compilation. Waiting is the share of it in the loader's `next`, while JAX may compute. "
-    "The peer reads the same dataset: its time divided by that of gristmill."
+    "compilation. The peer reads the same dataset: its time divided by that of gristmill."
 )
 
 
@@ -28,7 +27,6 @@ def table(results):
             result.name,
             f"{result.seconds:.2f}",
             f"{result.images_per_second:,.0f}",
-            f"{100 * result.waiting / result.seconds:.1f}%",
             f"{result.accuracy}",
             "" if peer is None else f"{peer.seconds / result.seconds:.2f}x",
             style="bold green" if "gristmill" in result.name else None,

@@ -1,0 +1,101 @@
+"""Configuration of the documentation site: `make docs` builds it into `docs/_build/html`."""
+
+import socket
+import sys
+import tomllib
+from pathlib import Path
+
+from gristmill._base.version import VERSION
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS / "_ext"))
+PYPROJECT = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+
+project = "gristmill"
+author = "The gristmill authors"
+copyright = "The gristmill authors, Apache-2.0"
+version = release = VERSION
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "myst_nb",
+    "api_reference",  # docs/_ext
+    "command_reference",
+    "root_pages",
+    "llms_txt",
+]
+exclude_patterns = ["_build", "_ext"]
+nitpicky = False  # types of other projects can be linked to only where their site is reachable
+
+# Docstrings are written in Google's style, with Markdown's `code`.
+default_role = "code"
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_default_options = {
+    "members": True,
+    # Methods of our own bases are part of a class; those of NumPy and Python are described there.
+    "inherited-members": "ndarray, BaseException, tuple, object, Generic, Protocol, ABC",
+}
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+
+myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+
+html_theme = "sphinx_book_theme"
+html_title = "gristmill"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_favicon = "_static/logo-light.svg"
+html_theme_options = {
+    "logo": {
+        "text": "gristmill",
+        "image_light": "_static/logo-light.svg",
+        "image_dark": "_static/logo-dark.svg",
+    },
+    "repository_url": PYPROJECT["project"]["urls"]["Source"],
+    "repository_branch": "main",
+    "path_to_docs": "docs",
+    "use_repository_button": True,
+    "use_issues_button": True,
+    "use_edit_page_button": True,
+    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
+    "show_navbar_depth": 1,
+    "show_toc_level": 2,
+    "home_page_in_toc": True,
+}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def _is_online() -> bool:
+    """Return whether other sites can be linked to, which takes their list of names."""
+    try:
+        socket.create_connection(("docs.python.org", 443), timeout=3).close()
+    except OSError:
+        return False
+    return True
+
+
+intersphinx_mapping = (
+    {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "jax": ("https://docs.jax.dev/en/latest", None),
+        "grain": ("https://google-grain.readthedocs.io/en/latest", None),
+        "orbax": ("https://orbax.readthedocs.io/en/latest", None),
+        "flax": ("https://flax.readthedocs.io/en/latest", None),
+    }
+    if _is_online()
+    else {}
+)
