@@ -1,10 +1,11 @@
 """Fail on words that the glossary replaces, so that they do not come back.
 
-    python scripts/check_words.py             all of src/
+    python scripts/check_words.py             src/, docs/, README.md and CONTRIBUTING.md
     python scripts/check_words.py PATH ...    some files or folders
 
 The right-hand side is what to write instead; docs/glossary.md defines the terms. A line where a
-word is the right one (an API of another library, say) ends with `# words: REASON`.
+word is the right one (an API of another library, say) ends with `# words: REASON`. Of Markdown,
+prose is checked, not code.
 """
 
 import re
@@ -39,6 +40,8 @@ WORDS = {
     r"unsure": "needs resync",
     r"who|whom|whoever|nobody|somebody|anybody|everybody": "the caller, the consumer, a worker",
     r"in vain": "failed",
+    r"outcomes?": "block result",
+    r"looks? again": "poll interval",
     r"portions?": "chunk",
     r"paced?": "block size",
     r"(?<!hugging[ _])faces?": "API",
@@ -57,19 +60,29 @@ WORDS = {
 }
 PATTERN = re.compile("|".join(f"(?P<w{n}>{word})" for n, word in enumerate(WORDS)), re.IGNORECASE)
 WHOLE = re.compile(rf"(?<![A-Za-z])(?:{PATTERN.pattern})(?![A-Za-z])", re.IGNORECASE)
+CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`|</?[a-z][^>]*>", re.DOTALL | re.MULTILINE)
+MADE = re.compile(
+    r"docs/(_build|reference|command_line|benchmarks_results|contributing|security|changelog|"
+    r"code_of)"
+)
 WAIVER = re.compile(r"#\s*words: \S")
 
 
 def main(arguments: list[str]) -> int:
     """Print each word found with its place and its replacement; return 1 if there is any."""
     root = Path(__file__).parents[1]
-    given = [Path(argument) for argument in arguments] or [root / "src"]
+    pages = [page for page in (root / "docs").rglob("*.md") if not MADE.search(page.as_posix())]
+    pages += [root / "README.md", root / "CONTRIBUTING.md"]
+    given = [Path(argument) for argument in arguments] or [root / "src", *pages]
     files = sorted(
         file for path in given for file in (path.rglob("*.py") if path.is_dir() else [path])
     )
     count = 0
     for file in files:
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        content = file.read_text(encoding="utf-8")
+        if file.suffix == ".md":
+            content = CODE.sub(lambda found: "\n" * found[0].count("\n"), content)
+        for number, line in enumerate(content.splitlines(), start=1):
             if WAIVER.search(line):
                 continue
             for match in WHOLE.finditer(line):
