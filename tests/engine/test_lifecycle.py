@@ -244,8 +244,17 @@ def test_a_program_ends_while_threads_run_ahead(is_stuck: bool, end: str):
     assert (done.returncode, done.stdout, done.stderr) == (0, "4\n", "")
 
 
-def _stream_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if "gristmill" in thread.name]
+@pytest.fixture
+def new_threads() -> Callable[[], list[str]]:
+    """Return a function that lists our threads of this test, not those of workers idle before."""
+    gc.collect()
+    before = set(threading.enumerate())
+
+    def find() -> list[str]:
+        alive = set(threading.enumerate()) - before
+        return [thread.name for thread in alive if "gristmill" in thread.name]
+
+    return find
 
 
 def _fail_at_50(number: int) -> int:
@@ -255,7 +264,9 @@ def _fail_at_50(number: int) -> int:
 
 
 @pytest.mark.parametrize("num_threads", [1, 16])
-def test_after_an_error_no_thread_is_left_though_its_traceback_is_held(num_threads: int):
+def test_after_an_error_no_thread_is_left_though_its_traceback_is_held(
+    num_threads: int, new_threads: Callable[[], list[str]]
+):
     loader = load(
         range(100),
         num_epochs=1,
@@ -268,20 +279,22 @@ def test_after_an_error_no_thread_is_left_though_its_traceback_is_held(num_threa
     with pytest.raises(ValueError, match="50") as held:
         list(iterator)
 
-    until(lambda: not _stream_threads(), "the threads are gone")
+    until(lambda: not new_threads(), "the threads are gone")
     assert held.value.__traceback__ is not None
     with pytest.raises(ValueError, match="50"):  # it is before the failed element, as always
         next(iterator)
 
 
-def test_after_the_last_element_no_thread_is_left_and_the_iterator_can_be_restored():
+def test_after_the_last_element_no_thread_is_left_and_the_iterator_can_be_restored(
+    new_threads: Callable[[], list[str]],
+):
     iterator = iter(load(range(100), num_epochs=1))
     iterator.start_prefetch()
     first = next(iterator)
     state = iterator.get_state()
 
     rest = list(iterator)
-    until(lambda: not _stream_threads(), "the threads are gone")
+    until(lambda: not new_threads(), "the threads are gone")
     assert list(iterator) == []
     iterator.set_state(state)
 
@@ -291,7 +304,9 @@ def test_after_the_last_element_no_thread_is_left_and_the_iterator_can_be_restor
 
 
 @pytest.mark.parametrize("is_soon", [True, False])
-def test_a_thread_that_outlives_ctrl_c_ends_the_stages_when_it_leaves(is_soon: bool):
+def test_a_thread_that_outlives_ctrl_c_ends_the_stages_when_it_leaves(
+    is_soon: bool, new_threads: Callable[[], list[str]]
+):
     """A notebook holds the traceback; the thread was in a function of the user at that moment."""
     is_released, calls = threading.Event(), list[int]()
 
@@ -319,7 +334,7 @@ def test_a_thread_that_outlives_ctrl_c_ends_the_stages_when_it_leaves(is_soon: b
     assert not puller.is_parked
     if not is_soon:
         is_released.set()
-        until(lambda: puller.is_parked and not _stream_threads(), "the stages are closed")
+        until(lambda: puller.is_parked and not new_threads(), "the stages are closed")
     else:  # it is used again before the thread leaves
         threading.Timer(0.01, is_released.set).start()
     assert [*seen, *iterator] == list(range(20))

@@ -26,7 +26,8 @@ from tests.faults.scripts import Script, clean_environment, run_command  # noqa:
 EXAMPLE = ROOT / "examples" / "train_nnx.py"
 SAVE_EVERY = 6
 NUM_STEPS = 20  # two epochs of 315 images in batches of 32: one spans both, the last is smaller
-SUMMARY = r"waited for data \d+\.\d% of the time: \d+\.\d\d s of \d+\.\d\d s, {} elements"
+TIME = r"\d+(?:\.\d+)? m?s"
+SUMMARY = rf"waited for data \d+\.\d% of the time: {TIME} of {TIME}, {{}} elements"
 
 # Runs the example, and stops at the n-th call of the system of some kind, which is named
 # by Python's audit event. What takes long before it begins is done while another one trains.
