@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, final
 
 from gristmill._base.frozen_dataclass import frozen_dataclass
-from gristmill._plan.nodes.base import Node, Step, UnaryNode
+from gristmill._plan.nodes.base import EpochChange, Node, Step, UnaryNode
 from gristmill.errors import PlanError
 from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
-from gristmill.types import Cursor
+from gristmill.types import Cursor, Indices
 
 
 @frozen_dataclass
@@ -21,6 +21,20 @@ class HintNode(UnaryNode):
     @property
     def is_elementwise(self) -> bool:
         return True
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
+
+    @property
+    def keeps_absent(self) -> bool:
+        return True
+
+    def to_parent(self, indices: Indices) -> Indices:
+        return indices
+
+    def num_read(self, index: int) -> int:
+        return index
 
     def index_at(self, cursor: Cursor) -> int:
         return self.parent.index_at(cursor)

@@ -29,7 +29,7 @@ from gristmill._data.sources.memory.array import ArraySource
 from gristmill._data.sources.memory.frame import FrameSource, is_frame
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._plan.element_spec import ParentSpecs, ShapeDtypeStruct
-from gristmill._plan.nodes.base import Collate, Node, RecordsNode, kind_of, stable_repr
+from gristmill._plan.nodes.base import Collate, EpochChange, Node, RecordsNode, kind_of, stable_repr
 from gristmill.errors import PlanError, PlanTypeError, SpecError
 from gristmill.options import NoSharding, ShardOptions, as_shard
 from gristmill.types import (
@@ -95,6 +95,10 @@ class SourceNode(Node):
         kind = kind_of(source)
         shown = kind if isinstance(source, list | tuple) else stable_repr(source)
         return f"{kind}(<{self.length()} records>)" if shown == kind else shown
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
 
     @property
     def parents(self) -> tuple[()]:
