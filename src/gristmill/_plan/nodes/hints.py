@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, final
 
+from gristmill._base.checks import as_kind
 from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._plan.nodes.base import EpochChange, Node, Step, UnaryNode
 from gristmill.errors import PlanError
@@ -149,6 +150,24 @@ def skip_errors_of(plan: Node) -> SkipErrors | None:
             return node.on_error
         node = node.parent
     raise unlisted_skips(node)
+
+
+def as_on_error(on_error: object) -> SkipErrors | None:
+    """Return which errors of records to skip: `None` for none of them.
+
+    >>> as_on_error("raise")
+
+    Args:
+        on_error: `"raise"`, or a `SkipErrors`.
+
+    Raises:
+        PlanTypeError: It is neither.
+    """
+    if on_error == "raise":
+        return None
+    return as_kind(
+        "on_error", on_error, SkipErrors, remedy='Pass "raise" or `SkipErrors(budget=...)`.'
+    )
 
 
 def unlisted_skips(node: Node) -> PlanError:

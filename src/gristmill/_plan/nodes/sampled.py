@@ -25,13 +25,14 @@ from gristmill._data.sampling.samplers import (
     SequentialSampler,
 )
 from gristmill._data.sampling.shard_lengths import strided_length
+from gristmill._data.sampling.shard_options import as_shard
 from gristmill._data.sources.memory.array import ArraySource
 from gristmill._data.sources.memory.frame import FrameSource, is_frame
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._plan.element_spec import ParentSpecs, ShapeDtypeStruct
 from gristmill._plan.nodes.base import Collate, EpochChange, Node, RecordsNode, kind_of, stable_repr
 from gristmill.errors import PlanError, PlanTypeError, SpecError
-from gristmill.options import NoSharding, ShardOptions, as_shard
+from gristmill.options import NoSharding, ShardOptions
 from gristmill.types import (
     Element,
     RandomAccessDataSource,
