@@ -20,10 +20,12 @@ FACADES = [
     "gristmill.checkpoint",
     "gristmill.constants",
     "gristmill.demo",
+    "gristmill.errors",
     "gristmill.experimental",
     "gristmill.exporters",
     "gristmill.monitoring",
     "gristmill.multiprocessing",
+    "gristmill.options",
     "gristmill.python",
     "gristmill.python.experimental",
     "gristmill.samplers",
@@ -31,6 +33,7 @@ FACADES = [
     "gristmill.sources",
     "gristmill.testing",
     "gristmill.transforms",
+    "gristmill.types",
 ]
 EACH_FACADE = pytest.mark.parametrize(
     "module", [importlib.import_module(name) for name in FACADES], ids=FACADES
@@ -49,11 +52,17 @@ def test_the_list_is_sorted_and_holds_no_name_twice(module: ModuleType):
 
 @EACH_FACADE
 def test_what_can_be_imported_is_what_is_listed(module: ModuleType):
-    public = {name for name in dir(module) if not name.startswith("_")}
+    names = filter(str.isidentifier, (*dir(module), *vars(module)))  # pytest adds others
+    public = {name for name in names if not name.startswith("_")}
     not_listed = {name for name in public - set(module.__all__) if not name.startswith(ORBAX)}
 
     assert set(module.__all__) <= public
     assert {name for name in not_listed if not _is_own_submodule(getattr(module, name))} == set()
+
+
+@EACH_FACADE
+def test_names_that_need_an_extra_are_not_shown(module: ModuleType):
+    assert [name for name in dir(module) if name.startswith(ORBAX)] == []
 
 
 def _is_own_submodule(value: Any) -> bool:

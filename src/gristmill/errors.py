@@ -30,8 +30,37 @@ GristmillWarning (UserWarning)        the pipeline works, but probably not as in
 Exceptions from user code are never wrapped: they keep their type and gain a note.
 """
 
-from gristmill._addresses import strip_credentials
-from gristmill._printable import printable
+from gristmill._addresses import strip_credentials as _strip_credentials
+from gristmill._printable import printable as _printable
+
+__all__ = [
+    "BatchError",
+    "ChangedFileError",
+    "ClosedError",
+    "CorruptFileError",
+    "FeedError",
+    "FileError",
+    "FilterError",
+    "ForbiddenFileError",
+    "FormatError",
+    "GrainImportedError",
+    "GristmillError",
+    "GristmillWarning",
+    "MissingExtraError",
+    "MissingFileError",
+    "NextIndexError",
+    "PlanError",
+    "PlanTypeError",
+    "ProvenanceError",
+    "SourceError",
+    "SpecError",
+    "StateError",
+    "StoreError",
+    "TransformationTypeError",
+    "UnknownIndexError",
+    "UnsendableError",
+    "WorkerError",
+]
 
 
 class GristmillError(Exception):
@@ -42,7 +71,7 @@ class GristmillError(Exception):
     """
 
     def __str__(self) -> str:
-        return printable(super().__str__(), keep="\n")
+        return _printable(super().__str__(), keep="\n")
 
 
 class PlanError(GristmillError, ValueError):
@@ -105,7 +134,7 @@ class FileError(GristmillError, OSError):
         offset: int | None = None,
         record: int | None = None,
     ) -> None:
-        self.message: str = strip_credentials(message)
+        self.message: str = _strip_credentials(message)
         super().__init__(self.message)
         self.path = path
         self.offset = offset
@@ -118,7 +147,7 @@ class FileError(GristmillError, OSError):
 
     @path.setter
     def path(self, path: str | None) -> None:
-        self._path = None if path is None else strip_credentials(path)
+        self._path = None if path is None else _strip_credentials(path)
 
     def __str__(self) -> str:
         fields = [
@@ -126,8 +155,8 @@ class FileError(GristmillError, OSError):
             None if self.offset is None else f"byte {self.offset:,}",
             None if self.record is None else f"record {self.record:,}",
         ]
-        location = printable(", ".join(field for field in fields if field))
-        message = printable(self.message, keep="\n")
+        location = _printable(", ".join(field for field in fields if field))
+        message = _printable(self.message, keep="\n")
         return f"{message} ({location})" if location else message
 
     def __reduce__(self) -> tuple[object, ...]:

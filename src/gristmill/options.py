@@ -1,25 +1,39 @@
 """Option classes: frozen dataclasses that check their values when they are created."""
 
-import logging
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import logging as _logging
+import os as _os
+from collections.abc import Callable as _Callable
+from collections.abc import Mapping as _Mapping
+from dataclasses import dataclass as _dataclass
+from dataclasses import field as _field
+from typing import Any as _Any
 
-from gristmill._base.checks import as_amount, as_bool, as_int, as_kind, as_seconds
-from gristmill._base.extras import load_extra
-from gristmill._base.grain.classes import is_from_grain
-from gristmill._base.short_repr import short_repr
-from gristmill.errors import PlanError, PlanTypeError
+from gristmill._base.checks import as_amount as _as_amount
+from gristmill._base.checks import as_bool as _as_bool
+from gristmill._base.checks import as_int as _as_int
+from gristmill._base.checks import as_seconds as _as_seconds
+from gristmill._base.extras import load_extra as _load_extra
+from gristmill._base.short_repr import short_repr as _short_repr
+from gristmill.errors import PlanError as _PlanError
+from gristmill.errors import PlanTypeError as _PlanTypeError
 
-_logger = logging.getLogger("gristmill")
+_logger = _logging.getLogger("gristmill")
 
 
-EMPTY_SHARD_COUNT = 2**40
-"""The number of shards of a process that loads nothing: no data has as many records."""
+__all__ = [
+    "MultiprocessingOptions",
+    "NoSharding",
+    "RayOptions",
+    "ReadOptions",
+    "ShardByJaxProcess",
+    "ShardOptions",
+    "SkipErrors",
+    "StorageOptions",
+    "WorkerOptions",
+]
 
 
-@dataclass(frozen=True)
+@_dataclass(frozen=True)
 class ShardOptions:
     """Which shard of the data this process loads.
 
@@ -43,38 +57,14 @@ class ShardOptions:
     drop_remainder: bool = False
 
     def __post_init__(self) -> None:
-        count = as_int("shard_count", self.shard_count, minimum=1)
-        index = as_int("shard_index", self.shard_index)
+        count = _as_int("shard_count", self.shard_count, minimum=1)
+        index = _as_int("shard_index", self.shard_index)
         if index >= count:
-            raise PlanError(
+            raise _PlanError(
                 f"`shard_index` must be in [0, {count}), as `shard_count` is {count}, got {index}."
             )
-        dropped = as_bool("drop_remainder", self.drop_remainder)
+        dropped = _as_bool("drop_remainder", self.drop_remainder)
         _set_fields(self, shard_count=count, shard_index=index, drop_remainder=dropped)
-
-
-def as_shard(name: str, value: object) -> ShardOptions:
-    """Return `value` if it is a `ShardOptions`, and convert it if it is Grain's.
-
-    Args:
-        name: The name of the argument, for the error message.
-        value: The value to check.
-
-    Raises:
-        PlanTypeError: If `value` is neither.
-
-    >>> as_shard("shard_options", ShardOptions(0, 2)).shard_count
-    2
-    """
-    if is_from_grain(value, "ShardOptions"):
-        theirs: Any = value
-        if is_from_grain(value, "NoSharding"):
-            return NoSharding()
-        if is_from_grain(value, "ShardByJaxProcess"):
-            return ShardByJaxProcess(theirs.drop_remainder)
-        return ShardOptions(theirs.shard_index, theirs.shard_count, theirs.drop_remainder)
-    remedy = "Pass `NoSharding()`, `ShardByJaxProcess()` or `ShardOptions(index, count)`."
-    return as_kind(name, value, ShardOptions, remedy=remedy)
 
 
 class NoSharding(ShardOptions):
@@ -104,7 +94,7 @@ class ShardByJaxProcess(ShardOptions):
     """
 
     def __init__(self, drop_remainder: bool = False) -> None:
-        jax = load_extra("jax", extra="jax", wanted_by="`ShardByJaxProcess`")
+        jax = _load_extra("jax", extra="jax", wanted_by="`ShardByJaxProcess`")
         super().__init__(
             shard_index=jax.process_index(),
             shard_count=jax.process_count(),
@@ -112,7 +102,7 @@ class ShardByJaxProcess(ShardOptions):
         )
 
 
-@dataclass(frozen=True)
+@_dataclass(frozen=True)
 class ReadOptions:
     """How many elements to prefetch, and with how many threads. Never changes the elements.
 
@@ -133,10 +123,10 @@ class ReadOptions:
     def __post_init__(self) -> None:
         _set_fields(
             self,
-            num_threads=as_int(
+            num_threads=_as_int(
                 "num_threads", self.num_threads, phrase="num_threads must be non-negative"
             ),
-            prefetch_buffer_size=as_int(
+            prefetch_buffer_size=_as_int(
                 "prefetch_buffer_size",
                 self.prefetch_buffer_size,
                 phrase="prefetch_buffer_size must be non-negative",
@@ -152,7 +142,7 @@ class ReadOptions:
             )
 
 
-@dataclass(frozen=True)
+@_dataclass(frozen=True)
 class MultiprocessingOptions:
     """How many worker processes to use, and how far they prefetch. Never changes the elements.
 
@@ -173,13 +163,13 @@ class MultiprocessingOptions:
     def __post_init__(self) -> None:
         _set_fields(
             self,
-            num_workers=as_int("num_workers", self.num_workers),
-            per_worker_buffer_size=as_int("per_worker_buffer_size", self.per_worker_buffer_size),
-            enable_profiling=as_bool("enable_profiling", self.enable_profiling),
+            num_workers=_as_int("num_workers", self.num_workers),
+            per_worker_buffer_size=_as_int("per_worker_buffer_size", self.per_worker_buffer_size),
+            enable_profiling=_as_bool("enable_profiling", self.enable_profiling),
         )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@_dataclass(frozen=True, kw_only=True, repr=False)
 class StorageOptions:
     """How to read files from remote stores. Never changes the data.
 
@@ -210,36 +200,36 @@ class StorageOptions:
     num_retries: int = 8
     timeout_s: float = 60.0
     read_ahead_bytes: int = 32 * 2**20
-    cache_dir: str | os.PathLike[str] | None = None
+    cache_dir: str | _os.PathLike[str] | None = None
     cache_bytes: int = 16 * 2**30
     index_beside_data: bool = False
-    filesystem: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    filesystem: _Mapping[str, _Any] = _field(default_factory=dict[str, _Any], repr=False)
 
     def __repr__(self) -> str:
-        return short_repr(self)
+        return _short_repr(self)
 
     def __post_init__(self) -> None:
-        folder: Any = self.cache_dir
-        if folder is not None and not isinstance(folder, str | os.PathLike):
-            raise PlanTypeError(f"`cache_dir` must be a path, got {folder!r}.")
-        options: Any = self.filesystem
-        if not isinstance(options, Mapping):
+        folder: _Any = self.cache_dir
+        if folder is not None and not isinstance(folder, str | _os.PathLike):
+            raise _PlanTypeError(f"`cache_dir` must be a path, got {folder!r}.")
+        options: _Any = self.filesystem
+        if not isinstance(options, _Mapping):
             kind = type(options).__name__  # not the value: it may be a secret
-            raise PlanTypeError(f"`filesystem` must be a dict of fsspec options, got a `{kind}`.")
+            raise _PlanTypeError(f"`filesystem` must be a dict of fsspec options, got a `{kind}`.")
         _set_fields(
             self,
-            num_parallel=as_int("num_parallel", self.num_parallel, minimum=1),
-            num_retries=as_int("num_retries", self.num_retries),
-            timeout_s=as_seconds("timeout_s", self.timeout_s),
-            read_ahead_bytes=as_int("read_ahead_bytes", self.read_ahead_bytes),
-            cache_dir=None if self.cache_dir is None else os.path.expanduser(self.cache_dir),
-            cache_bytes=as_int("cache_bytes", self.cache_bytes),
-            index_beside_data=as_bool("index_beside_data", self.index_beside_data),
+            num_parallel=_as_int("num_parallel", self.num_parallel, minimum=1),
+            num_retries=_as_int("num_retries", self.num_retries),
+            timeout_s=_as_seconds("timeout_s", self.timeout_s),
+            read_ahead_bytes=_as_int("read_ahead_bytes", self.read_ahead_bytes),
+            cache_dir=None if self.cache_dir is None else _os.path.expanduser(self.cache_dir),
+            cache_bytes=_as_int("cache_bytes", self.cache_bytes),
+            index_beside_data=_as_bool("index_beside_data", self.index_beside_data),
             filesystem=dict(self.filesystem),
         )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@_dataclass(frozen=True, kw_only=True, repr=False)
 class WorkerOptions:
     """How worker processes are started, monitored and restarted. Never changes the elements.
 
@@ -266,32 +256,32 @@ class WorkerOptions:
             returns its workers, and continues with others when it is used again.
     """
 
-    worker_init_fn: Callable[[int, int], Any] | None = None
+    worker_init_fn: _Callable[[int, int], _Any] | None = None
     max_restarts: int = 20
     block_timeout_s: float | None = None
     memory_budget_bytes: int | None = None
     idle_timeout_s: float = 60.0
 
     def __repr__(self) -> str:
-        return short_repr(self)
+        return _short_repr(self)
 
     def __post_init__(self) -> None:
         if self.worker_init_fn is not None and not callable(self.worker_init_fn):
-            raise PlanTypeError(
+            raise _PlanTypeError(
                 f"`worker_init_fn` must be a function, got {self.worker_init_fn!r}."
             )
-        _set_fields(self, max_restarts=as_int("max_restarts", self.max_restarts))
+        _set_fields(self, max_restarts=_as_int("max_restarts", self.max_restarts))
         if self.block_timeout_s is not None:
-            seconds = as_seconds("block_timeout_s", self.block_timeout_s)
+            seconds = _as_seconds("block_timeout_s", self.block_timeout_s)
             _set_fields(self, block_timeout_s=seconds)
         if self.memory_budget_bytes is not None:
-            budget = as_int("memory_budget_bytes", self.memory_budget_bytes, minimum=1)
+            budget = _as_int("memory_budget_bytes", self.memory_budget_bytes, minimum=1)
             _set_fields(self, memory_budget_bytes=budget)
-        idle_s = as_seconds("idle_timeout_s", self.idle_timeout_s, allow_zero=True)
+        idle_s = _as_seconds("idle_timeout_s", self.idle_timeout_s, allow_zero=True)
         _set_fields(self, idle_timeout_s=idle_s)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@_dataclass(frozen=True, kw_only=True, repr=False)
 class RayOptions(WorkerOptions):
     """Compute on a Ray cluster instead of in worker processes. Never changes the elements.
 
@@ -328,8 +318,8 @@ class RayOptions(WorkerOptions):
     num_workers: int | None = None
     address: str | None = None
     num_cpus: float = 1.0
-    resources: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
-    runtime_env: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
+    resources: _Mapping[str, float] = _field(default_factory=dict[str, float], hash=False)
+    runtime_env: _Mapping[str, _Any] | None = _field(default=None, hash=False, repr=False)
     min_workers: int = 1
     max_workers: int | None = None
     start_timeout_s: float = 10.0
@@ -337,50 +327,50 @@ class RayOptions(WorkerOptions):
     shared_pool_bytes: int = 2**30
 
     def __repr__(self) -> str:
-        return short_repr(self)
+        return _short_repr(self)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.num_workers is not None:
-            _set_fields(self, num_workers=as_int("num_workers", self.num_workers, minimum=1))
+            _set_fields(self, num_workers=_as_int("num_workers", self.num_workers, minimum=1))
         for name in ("address", "shared_pool"):
-            value: Any = getattr(self, name)
+            value: _Any = getattr(self, name)
             if value is not None and (not isinstance(value, str) or not value):
-                raise PlanTypeError(f"`{name}` must be a string, got {value!r}.")
+                raise _PlanTypeError(f"`{name}` must be a string, got {value!r}.")
         if self.address is not None and self.address.startswith("ray://"):
-            raise PlanError(
+            raise _PlanError(
                 f"`address` is {self.address!r}, but Ray Client is not supported. Run the program "
                 "on a machine of the cluster, and pass the address of its head, such as "
                 '"10.0.0.1:6379".'
             )
         for name in ("resources", "runtime_env"):
-            mapping: Any = getattr(self, name)
-            if mapping is not None and not isinstance(mapping, Mapping):
-                raise PlanTypeError(f"`{name}` must be a dict, got {mapping!r}.")
+            mapping: _Any = getattr(self, name)
+            if mapping is not None and not isinstance(mapping, _Mapping):
+                raise _PlanTypeError(f"`{name}` must be a dict, got {mapping!r}.")
         amounts = {
-            name: as_amount(f'resources["{name}"]', amount)
+            name: _as_amount(f'resources["{name}"]', amount)
             for name, amount in self.resources.items()
         }
         _set_fields(
             self,
-            num_cpus=as_amount("num_cpus", self.num_cpus),
+            num_cpus=_as_amount("num_cpus", self.num_cpus),
             resources=amounts,
             runtime_env=None if self.runtime_env is None else dict(self.runtime_env),
-            min_workers=as_int("min_workers", self.min_workers, minimum=1),
-            start_timeout_s=as_seconds("start_timeout_s", self.start_timeout_s),
-            shared_pool_bytes=as_int("shared_pool_bytes", self.shared_pool_bytes, minimum=1),
+            min_workers=_as_int("min_workers", self.min_workers, minimum=1),
+            start_timeout_s=_as_seconds("start_timeout_s", self.start_timeout_s),
+            shared_pool_bytes=_as_int("shared_pool_bytes", self.shared_pool_bytes, minimum=1),
         )
         if self.max_workers is not None:
-            most = as_int("max_workers", self.max_workers, minimum=1)
+            most = _as_int("max_workers", self.max_workers, minimum=1)
             if most < self.min_workers:
-                raise PlanError(
+                raise _PlanError(
                     f"`max_workers` must be at least `min_workers`, which is {self.min_workers}, "
                     f"got {most}."
                 )
             _set_fields(self, max_workers=most)
 
 
-@dataclass(frozen=True)
+@_dataclass(frozen=True)
 class SkipErrors:
     """Skip records that raise an exception, up to a limit.
 
@@ -398,25 +388,7 @@ class SkipErrors:
     budget: int
 
     def __post_init__(self) -> None:
-        _set_fields(self, budget=as_int("budget", self.budget))
-
-
-def as_on_error(on_error: object) -> SkipErrors | None:
-    """Return which errors of records to skip: `None` for none of them.
-
-    >>> as_on_error("raise")
-
-    Args:
-        on_error: `"raise"`, or a `SkipErrors`.
-
-    Raises:
-        PlanTypeError: It is neither.
-    """
-    if on_error == "raise":
-        return None
-    return as_kind(
-        "on_error", on_error, SkipErrors, remedy='Pass "raise" or `SkipErrors(budget=...)`.'
-    )
+        _set_fields(self, budget=_as_int("budget", self.budget))
 
 
 def _set_fields(options: object, **checked: object) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gristmill import MapDataset
-from gristmill._plan.fingerprint import fingerprint
+from gristmill._plan.fingerprint import fingerprint, fingerprint_steps
 from gristmill.errors import PlanError
 from gristmill.sources import ArraySource, JsonLinesSource
 
@@ -127,3 +127,14 @@ def test_an_object_whose_state_cannot_be_read_is_refused() -> None:
     lock = threading.Lock()
     with pytest.raises(PlanError, match=r"cannot find out whether .*lock.*`__getstate__`"):
         of(MapDataset.range(3).map(lambda x: (x, lock)))
+
+
+def test_the_code_of_each_step_of_a_stream_that_calls_a_function_has_a_hash() -> None:
+    def hashes(add: int) -> list[tuple[str, str]]:
+        stream = MapDataset.range(9).to_iter_dataset()
+        stream = stream.map_with_index(lambda i, x: x + add).scan(lambda c, x: (c, x + add), 0)
+        return fingerprint_steps(stream.window(3, batch_fn=lambda x: len(x) + add)._plan_node)
+
+    one, other = hashes(1), hashes(2)
+    assert [len(code) for _, code in one] == [32, 32, 32]
+    assert all(before != after for before, after in zip(one, other, strict=True))

@@ -15,9 +15,6 @@ from gristmill._engine.inline_plan import inline_plan
 from gristmill._io.folders.atomic_write import write_atomically
 from gristmill._metrics.pages.html_table import escape_steps
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.buckets import BucketNode, BucketStreamNode
-from gristmill._plan.nodes.packing import ConcatSplitNode, PackNode
-from gristmill._plan.nodes.steps import FanOutNode, FlatMapNode
 from gristmill._plan.traverse import labels_of, shorten_steps
 from gristmill._printable import printable
 from gristmill._views.elements import DecodeArgument, ElementView, as_numpy, rows_of
@@ -136,7 +133,7 @@ def preview_elements(
     """
     number = as_int("num_elements", count, minimum=1)
     arrays = map(as_numpy, elements)
-    rows = chain.from_iterable(map(rows_of, arrays)) if _yields_batches(plan) else arrays
+    rows = chain.from_iterable(map(rows_of, arrays)) if plan.yields_batches else arrays
     return Preview(
         title,
         (
@@ -144,12 +141,3 @@ def preview_elements(
             for index, element in enumerate(islice(rows, number))
         ),
     )
-
-
-def _yields_batches(plan: Node) -> bool:
-    """Return whether the elements of a plan are batches, as far as its steps show."""
-    if plan.batch_size is not None or isinstance(plan, BucketNode | BucketStreamNode):
-        return True
-    if isinstance(plan, FlatMapNode | FanOutNode | PackNode | ConcatSplitNode):
-        return False
-    return len(plan.parents) == 1 and _yields_batches(plan.parents[0])

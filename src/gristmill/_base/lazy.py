@@ -28,6 +28,8 @@ def lazy_names(
             original, _, alias = name.strip().partition(" as ")
             origins[alias or original] = origin, original
 
+    submodules = {name for name, (origin, _) in origins.items() if origin == module}
+
     def get_attribute(name: str) -> object:
         if name not in origins:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -40,6 +42,8 @@ def lazy_names(
         return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[module]), *origins})
+        own = vars(sys.modules[module])
+        shown = {*own.get("__all__", origins)}  # not the names that need an extra
+        return sorted(shown | {name for name in own if name.startswith("_")} | submodules)
 
     return get_attribute, list_names

@@ -7,8 +7,8 @@ from typing import TypeVar, cast
 
 from gristmill._checkpoint.excluded_records import Exclusion
 from gristmill._checkpoint.state import State, decode_state, encode_state, parse_body
+from gristmill._data.sampling.shard_options import EMPTY_SHARD_COUNT
 from gristmill.errors import StateError
-from gristmill.options import EMPTY_SHARD_COUNT
 from gristmill.types import JsonObject
 
 StateT = TypeVar("StateT", bound=bytes | JsonObject)

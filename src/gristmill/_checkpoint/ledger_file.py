@@ -17,7 +17,7 @@ import json
 import os
 import weakref
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast, final
@@ -177,33 +177,53 @@ class LedgerWriter:
                 _remove_partial_line(file, path)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o666)
-        self.close: Callable[[], object] = weakref.finalize(self, os.close, descriptor)
+        self._finalizer = weakref.finalize(self, os.close, descriptor)
         self._descriptor = descriptor
 
-    def start(
-        self, step: int, state: JsonObject, code: object, versions: Mapping[str, str]
-    ) -> None:
-        """Begin a segment at a state."""
-        line = {
-            "ledger": VERSION,
-            "step": step,
-            "shard": state.get("shard"),
-            "state": state,
-            "steps": code,
-            "versions": versions,
-        }
-        self._write(_to_json(line))
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed."""
+        return self._finalizer.alive
 
-    def add(self, step: int, state_digest: str, batch: str, cursor: Cursor) -> None:
-        """Add a step."""
-        numbers = numbers_of(cursor)
-        at = "" if numbers is None else f',"at":{_list_numbers(numbers)}'
-        self._write(f'{{"step":{step},"state":"{state_digest}","batch":"{batch}"{at}}}')
+    def close(self) -> None:
+        """Close the file."""
+        self._finalizer()
 
-    def _write(self, line: str) -> None:
-        data = line.encode() + b"\n"
-        if os.write(self._descriptor, data) != len(data):
+    @property
+    def size(self) -> int:
+        """The number of bytes in the file."""
+        return os.fstat(self._descriptor).st_size
+
+    def write(self, lines: bytes, start: int) -> None:
+        """Write what is missing of some lines. So it can be repeated after Ctrl-C.
+
+        Args:
+            lines: The lines.
+            start: The size of the file before them.
+        """
+        missing = lines[self.size - start :]
+        if missing and os.write(self._descriptor, missing) != len(missing):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def segment_line(step: int, state: JsonObject, code: object, versions: Mapping[str, str]) -> bytes:
+    """Return the line that begins a segment at a state."""
+    line = {
+        "ledger": VERSION,
+        "step": step,
+        "shard": state.get("shard"),
+        "state": state,
+        "steps": code,
+        "versions": versions,
+    }
+    return _to_json(line).encode() + b"\n"
+
+
+def step_line(step: int, state_digest: str, batch: str, cursor: Cursor) -> bytes:
+    """Return the line of a step."""
+    numbers = numbers_of(cursor)
+    at = "" if numbers is None else f',"at":{_list_numbers(numbers)}'
+    return f'{{"step":{step},"state":"{state_digest}","batch":"{batch}"{at}}}\n'.encode()
 
 
 def _remove_partial_line(file: IO[bytes], path: Path) -> None:

@@ -71,6 +71,8 @@ class Run:
         self._exclusions: tuple[Exclusion, ...] = ()
         self._running = plan
         self._log = RunLog(plan, settings)
+        self.moved: object = object()
+        """Another object after each call that continues elsewhere, also one that Ctrl-C ended."""
         self.stream = Stream(plan, settings, self._log)
 
     @property
@@ -312,6 +314,7 @@ class Run:
                 position = Position(start, tuple((start, record) for record in skipped))
             check_cursor(plan, position.cursor)
             stream.count_blocks(None)
+            self.moved = object()
             stream.seek(position)
         except _MALFORMED as error:
             if isinstance(error, StateError):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, final
 
 from gristmill._base.memory.aligned_alloc import keep_memory_warm
 from gristmill._base.threads.background import ParkedError
-from gristmill._base.threads.resumable_puller import STOP_TIMEOUT_S, ResumablePuller
+from gristmill._base.threads.resumable_puller import STOP_TIMEOUT_S, ResumablePuller, take
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._checkpoint.state import Position
 from gristmill._engine.blocks.block import BlockResult
@@ -40,9 +40,9 @@ from gristmill.types import Cursor, Element
 class Handout:
     """The elements of a block that the user has not taken yet, and the cursors around them.
 
-    A stream replaces it as a whole, in one assignment, and takes elements with `waiting.pop()`. So
-    at any moment, even if Ctrl-C interrupts the stream, the number of elements that wait
-    determines which one was taken last.
+    A stream replaces it as a whole, in one assignment, and `take` takes elements. So at any moment,
+    even if Ctrl-C interrupts the stream, the number of elements that wait determines which one was
+    taken last.
     """
 
     __slots__ = ("_digests", "_lineage", "_start", "error", "waiting")
@@ -73,10 +73,12 @@ class Handout:
         """Return the number of elements taken at the moment when `num_waiting` are waiting."""
         return 0 if self._lineage is None else len(self._lineage) - num_waiting
 
-    @property
-    def last_digest(self) -> str | None:
-        """The checksum of the last element that was taken, if it was computed."""
-        num_taken = self.num_taken(len(self.waiting))
+    def digest_before(self, num_waiting: int) -> str | None:
+        """Return the checksum of the last element at the moment when `num_waiting` are waiting.
+
+        `None` if it was not computed.
+        """
+        num_taken = self.num_taken(num_waiting)
         return self._digests[num_taken - 1] if self._digests and num_taken else None
 
     @property
@@ -204,7 +206,7 @@ class Stream:
     @property
     def last_digest(self) -> str | None:
         """The checksum of the last element, or `None` if it was computed before they were."""
-        return self._handout.last_digest
+        return self._handout.digest_before(len(self._handout.waiting))
 
     @property
     def cursor(self) -> Cursor:
@@ -248,6 +250,14 @@ class Stream:
         return self._ledger.records
 
     def __next__(self) -> Element:
+        return take(self.fill().waiting)
+
+    def fill(self) -> Handout:
+        """Return what is handed out next: at least one element, which `take` takes.
+
+        Raises:
+            StopIteration: There are no more elements.
+        """
         if not self._handout.waiting:
             try:
                 self._refill()
@@ -262,7 +272,7 @@ class Stream:
                 self._count_block = None  # Ctrl-C may have come before or after a block was counted
                 self._park(PARK_TIMEOUT_S)
                 raise
-        return self._handout.waiting.pop()
+        return self._handout
 
     def seek(self, position: Position) -> None:
         """Continue from a position."""

@@ -2,14 +2,9 @@
 
 from dataclasses import replace
 
-from gristmill._plan.nodes.base import ENDLESS, Node, RecordsNode
-from gristmill._plan.nodes.combine import MixNode, SelectNode
-from gristmill._plan.nodes.rearrange import (
-    RepeatNode,
-    ShuffleNode,
-    WeightedNode,
-    WindowShuffleNode,
-)
+from gristmill._plan.nodes.base import ENDLESS, EpochChange, Node, RecordsNode, steps_that_vary
+from gristmill._plan.nodes.hints import all_nodes
+from gristmill._plan.nodes.rearrange import RepeatNode, WeightedNode
 from gristmill._plan.nodes.sampled import SampleNode
 from gristmill._plan.sharding import replace_leaves
 from gristmill.errors import PlanError
@@ -26,11 +21,7 @@ def with_epoch(plan: Node, epoch: int) -> Node:
 
 def find_shuffle(dataset: Node) -> Node | None:
     """Return a step that puts other elements at an index in each epoch, if there is one."""
-    if isinstance(dataset, ShuffleNode | WindowShuffleNode | WeightedNode):
-        return dataset
-    if isinstance(dataset, RepeatNode) and not dataset.reseeds:
-        return None
-    return next(filter(None, map(find_shuffle, dataset.parents)), None)
+    return _find_change(dataset, EpochChange.ORDER)
 
 
 def check_can_split(dataset: Node, method: str) -> None:
@@ -49,22 +40,20 @@ def check_can_split(dataset: Node, method: str) -> None:
             f"    ds.{name}(...).{method}(...)   # the parts would share elements\n"
             f"    train, test = ds.{method}(...); train = train.{name}(...)"
         )
-    mix = _find(dataset, MixNode | SelectNode)
+    mix = _find_change(dataset, EpochChange.MEMBERS)
     if mix is not None:
         raise PlanError(
             f"`{method}` cannot follow {mix.label}, added at {mix.site}, whose later epochs may "
             f"have other elements than the first. Call `{method}` on each dataset, and mix the "
             "parts."
         )
-    repeat = _find(dataset, RepeatNode)
-    if repeat is not None or dataset.length() >= ENDLESS:
+    repeats = any(isinstance(node, RepeatNode) for node in all_nodes(dataset))
+    if repeats or dataset.length() >= ENDLESS:
         raise PlanError(
             f"`{method}` cannot follow `repeat`, because copies of an element could be in several "
             f"parts. Call `{method}` first, and repeat the parts."
         )
 
 
-def _find(dataset: Node, kind: object) -> Node | None:
-    if isinstance(dataset, kind):  # pyright: ignore[reportArgumentType] - a union of classes
-        return dataset
-    return next((found for parent in dataset.parents if (found := _find(parent, kind))), None)
+def _find_change(dataset: Node, change: EpochChange) -> Node | None:
+    return next((node for node in steps_that_vary(dataset) if node.epoch_change is change), None)

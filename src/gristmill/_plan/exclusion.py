@@ -7,20 +7,17 @@ and comes as it did before that.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from gristmill._data.sampling.samplers import BlockSampler
 from gristmill._plan.nodes.base import ENDLESS, Node, RecordsNode, Step
-from gristmill._plan.nodes.buckets import BucketNode, BucketStreamNode, HeldElementsNode
 from gristmill._plan.nodes.cached import StoredNode
-from gristmill._plan.nodes.combine import ZipNode
 from gristmill._plan.nodes.combine_streams import ChainNode, InterleaveNode
 from gristmill._plan.nodes.dataset import AccessNode, CustomNode
 from gristmill._plan.nodes.exclude import ExcludeNode, SwitchNode
 from gristmill._plan.nodes.hints import HintNode, all_nodes
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
 from gristmill._plan.nodes.stream import Continuation, LimitNode, StatefulNode, StreamLeafNode
-from gristmill._plan.nodes.stream_steps import ScanNode
 from gristmill._plan.traverse import bottom_of
 from gristmill.errors import PlanError
 from gristmill.types import Cursor
@@ -113,7 +110,7 @@ def _exclude(node: Node, cursor: Cursor | None, records: _BySource) -> Node:
         held = [stream.node for stream in streams[:-1]]
         last = [_exclude(stream.node, stream.cursor, records) for stream in streams[-1:]]
         return node.with_parents([*done, *held, *last])
-    cursors = parent_cursors(node, state)
+    cursors = node.read_cursors(state) if isinstance(node, StatefulNode) else None
     if cursors is None:
         raise _not_below(node)
     pairs = zip(node.parents, cursors, strict=True)
@@ -122,13 +119,6 @@ def _exclude(node: Node, cursor: Cursor | None, records: _BySource) -> Node:
 
 def _not_below(node: Node) -> PlanError:
     return PlanError(f"Records cannot be excluded below {node.label} ({node.site}).")
-
-
-def parent_cursors(node: Node, state: Any) -> list[Cursor | None] | None:
-    """Return the cursors up to which the parents of a stream were read; `None` if not known."""
-    if isinstance(node, ScanNode):
-        return [None if state is None else tuple(state[0])]
-    return node.parent_cursors(state) if isinstance(node, StatefulNode) else None
 
 
 def _exclude_records(node: RecordsNode, cursor: Cursor | None, records: _BySource) -> Node:
@@ -175,8 +165,7 @@ def _exclude_elements(node: Node, records: _BySource) -> Node:
             source = source.parent
         if isinstance(source, SourceNode):
             return ExcludeNode(site=node.site, parent=node, records=records[_id_of(source)])
-    combines = isinstance(node, Step) and node.combines_elements
-    if combines or isinstance(node, StoredNode | BucketNode | ZipNode):
+    if not node.keeps_absent:
         remedy = (
             "Cache the records themselves, and call the other steps after it."
             if isinstance(node, StoredNode)
@@ -204,14 +193,7 @@ def held_streams(node: Node, cursor: Cursor) -> Iterator[Continuation]:
         if last is not None and last.cursor is not None:
             yield from held_streams(last.node, last.cursor)
         return
-    if isinstance(base, BucketStreamNode):
-        runs = tuple((count, tuple(below)) for _, count, below in state[2])
-        if runs:
-            yield Continuation(
-                HeldElementsNode(site=base.site, parent=base.parent, runs=runs), None
-            )
-    elif (held := base.held(state)) is not None:
-        yield held
-    for parent, below in zip(base.parents, parent_cursors(base, state) or [], strict=False):
+    yield from base.held_inputs(state)
+    for parent, below in zip(base.parents, base.read_cursors(state) or [], strict=False):
         if below is not None:
             yield from held_streams(parent, below)

@@ -30,7 +30,6 @@ import numpy as np
 
 from gristmill._base.version import VERSION
 from gristmill._plan.nodes.base import Node, UnaryNode, stable_repr
-from gristmill._plan.nodes.steps import BatchNode, FilterNode, TransformNode
 from gristmill.errors import PlanError
 from gristmill.types import AnyArray
 
@@ -73,7 +72,7 @@ def fingerprint_steps(plan: Node) -> list[tuple[str, str]]:
     found = [pair for parent in plan.parents for pair in fingerprint_steps(parent)]
     if plan.user_part not in ("transform", "function") or plan.description is None:
         return found
-    if not isinstance(plan, TransformNode | FilterNode | BatchNode):
+    if not plan.calls_function:
         return [*found, (plan.label, "")]
     try:
         return [*found, (plan.label, _digest_without_parents(plan))]

@@ -7,9 +7,7 @@ n-th element, `ds[i::n]`.
 from collections.abc import Callable
 
 from gristmill._plan.nodes.base import Node, RecordsNode
-from gristmill._plan.nodes.dataset import AccessNode, CustomNode
-from gristmill._plan.nodes.rearrange import PickNode, RemainingNode, SliceNode
-from gristmill._plan.nodes.stream import LimitNode, StreamLeafNode
+from gristmill._plan.nodes.dataset import AccessNode
 from gristmill.errors import PlanError
 from gristmill.options import ShardOptions
 
@@ -35,11 +33,7 @@ def reads_a_part(plan: Node) -> bool:
 
     Also true if it is not known, as for a user's own dataset or stream.
     """
-    if isinstance(plan, RecordsNode) and plan.own_shard[1] > 1:
-        return True
-    if isinstance(plan, SliceNode | PickNode | CustomNode | StreamLeafNode | RemainingNode):
-        return True
-    return any(map(reads_a_part, plan.parents))
+    return plan.may_be_shard or any(map(reads_a_part, plan.parents))
 
 
 def with_shard(plan: Node, shard: ShardOptions, *, is_contiguous: bool) -> Node:
@@ -56,8 +50,7 @@ def cut_into_shards(plan: Node, shard: ShardOptions, *, site: str) -> Node:
     """Return the plan of one shard of a plan that reads all elements.
 
     Raises:
-        PlanError: If there are several shards, and a stream can only be read as a whole: every
-            shard would yield all of it.
+        PlanError: If there are several shards, and a step needs the stream as a whole.
     """
     if shard.shard_count > 1:
         _refuse_whole_streams(plan)
@@ -67,13 +60,13 @@ def cut_into_shards(plan: Node, shard: ShardOptions, *, site: str) -> Node:
 
 
 def _refuse_whole_streams(plan: Node) -> None:
-    if isinstance(plan, StreamLeafNode | LimitNode):
-        raise PlanError(
-            f"`{plan.label}`, added at {plan.site}, cannot be distributed over shards: each shard "
-            "would yield all of its elements. Build the dataset without it, or slice the data in "
-            "each process, as in `ds[shard::num_shards]`, and batch that."
-        )
     if not isinstance(plan, RecordsNode):
+        if plan.shard_problem is not None:
+            raise PlanError(
+                f"`{plan.label}`, added at {plan.site}, cannot be distributed over shards: "
+                f"{plan.shard_problem}. Build the dataset without it, or slice the data in each "
+                "process, as in `ds[shard::num_shards]`, and batch that."
+            )
         for parent in plan.parents:
             _refuse_whole_streams(parent)
 

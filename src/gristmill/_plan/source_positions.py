@@ -6,15 +6,11 @@ from typing import final
 
 import numpy as np
 
-from gristmill._plan.exclusion import parent_cursors
 from gristmill._plan.nodes.base import Node, RecordsNode
-from gristmill._plan.nodes.cached import StoredNode
 from gristmill._plan.nodes.combine import ChooseNode
 from gristmill._plan.nodes.combine_streams import ChainNode
-from gristmill._plan.nodes.hints import SeedNode
-from gristmill._plan.nodes.rearrange import RepeatNode, ShuffleNode, SliceNode, WindowShuffleNode
 from gristmill._plan.nodes.sampled import SampleNode
-from gristmill._plan.nodes.steps import BatchNode, FanOutNode, Step
+from gristmill._plan.nodes.stream import StatefulNode
 from gristmill._plan.traverse import bottom_of
 from gristmill.types import Cursor
 
@@ -60,7 +56,8 @@ def source_positions(plan: Node, cursor: Cursor | None) -> Iterator[SourcePositi
         for stream in base.remaining(state)[-1:]:
             yield from source_positions(stream.node, stream.cursor)
         return
-    for parent, below in zip(base.parents, parent_cursors(base, state) or [], strict=False):
+    cursors = base.read_cursors(state) if isinstance(base, StatefulNode) else None
+    for parent, below in zip(base.parents, cursors or [], strict=False):
         yield from source_positions(parent, below)
 
 
@@ -74,17 +71,8 @@ def _positions_at(dataset: Node, index: int) -> Iterator[SourcePosition]:
             if len(found):
                 yield from _positions_at(parent, int(within[found[0]]))
         return
-    if isinstance(dataset, SliceNode):
-        index = int(dataset.to_parent(np.array([index]))[0])
-    elif isinstance(dataset, BatchNode):
-        index *= dataset.size
-    elif isinstance(dataset, FanOutNode):
-        index //= dataset.max_fan_out
-    elif not isinstance(dataset, _KEEPS_INDEX):
+    num_read = dataset.num_read(index)
+    if num_read is None:
         yield SourcePosition(dataset.label, index, dataset.length())
-        return
-    yield from _positions_at(dataset.parents[0], index)
-
-
-_KEEPS_INDEX = (ShuffleNode, WindowShuffleNode, RepeatNode, SeedNode, StoredNode, Step)
-"""Nodes of which as many elements are read as of their parent."""
+    else:
+        yield from _positions_at(dataset.parents[0], num_read)

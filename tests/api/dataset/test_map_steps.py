@@ -184,6 +184,12 @@ def test_lengths_are_those_of_the_source_whatever_is_between():
     assert sorted(int(n) for batch in planned for n in batch["id"]) == list(range(10, 70))
 
 
+def test_lengths_are_those_of_the_source_also_above_a_cache():
+    ds = grain.MapDataset.source(Documents())
+    plain, cached = (batches(made.shuffle(seed=1)) for made in (ds, ds.cache()))
+    assert list(map(exact, cached)) == list(map(exact, plain))
+
+
 @pytest.mark.filterwarnings("ignore:A slice of a shuffled dataset")
 def test_epochs_of_other_records_are_refused():
     planned = batches(documents()[:20]).repeat(5)

@@ -201,5 +201,24 @@ def test_a_stream_that_cannot_be_cut_is_refused_by_name():
     assert taken(elastic(ours, interleaved, 2, 0, 1)) == [[0, 0], [1, 1], [2, 2]]
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda ds: ds.skip(6), r"`Skip\(6\)`.*: each shard would skip 6 elements"),
+        (lambda ds: ds.take(6), r"`Limit\(6\)`.*: each shard would yield 6 elements"),
+        (
+            lambda ds: ours.experimental.ZipIterDataset([ds.filter(bool), ds], strict=False),
+            r"`Zip\(2 datasets\)`.*: the elements of each shard would be in other tuples",
+        ),
+    ],
+    ids=["skip", "take", "zip"],
+)
+def test_a_step_that_needs_the_whole_stream_is_refused_by_name(change: Any, problem: str):
+    stream = change(ours.MapDataset.range(12).to_iter_dataset())
+    with pytest.raises(PlanError, match=problem):
+        elastic(ours, stream, 4, 0, 2)
+    assert taken(elastic(ours, stream, 0, 0, 1).map(np.asarray))
+
+
 def test_it_knows_its_shard():
     assert elastic(ours, plain(ours, 12), 4, 1, 2).shard_options.shard_index == 1

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gristmill._api.experimental import performance_config as _performance
+from gristmill._api.experimental.performance_config import choose_workers
+from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill.errors import PlanError
 from tests.compat.both_sides import ours
 
@@ -42,9 +43,10 @@ def test_small_elements_are_read_ahead_as_far_as_allowed():
     assert choose(lambda x: x)[1] == 50
 
 
-def test_workers_are_not_for_what_takes_less_than_sending_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_performance, "MIN_WORKER_S", 60.0)  # whatever else the machine does
-    assert choose(slow_and_large)[0] == 0
+def test_workers_are_not_for_what_takes_less_than_sending_it():
+    policy = TuningPolicy(min_worker_s=0.5)
+    counts = [choose_workers(s, 8, budget=None, limit=4, policy=policy) for s in (0.4, 0.6)]
+    assert counts == [0, 4]
 
 
 def test_workers_are_for_what_takes_time_and_fit_too():

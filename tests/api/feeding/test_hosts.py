@@ -11,16 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill._api.feeding import hosts as _hosts
-from gristmill._api.feeding.hosts import HostAgreement
+from gristmill._api.feeding.hosts import HostAgreement, WaitPolicy
 from gristmill._api.feeding.remainder import RemainderMode
 from gristmill.errors import ClosedError, FeedError
 from tests.api.feeding.memory_exchange import MemoryExchange, Store
 
 TIMEOUT_S = 30
+DEFAULT_WAITS = WaitPolicy()
 
 
-def hosts_of(store: Store, count: int, how: RemainderMode) -> list[HostAgreement]:
-    return [HostAgreement(MemoryExchange(store, me), range(count), me, how) for me in range(count)]
+def hosts_of(
+    store: Store, count: int, how: RemainderMode, policy: WaitPolicy = DEFAULT_WAITS
+) -> list[HostAgreement]:
+    return [
+        HostAgreement(MemoryExchange(store, me), range(count), me, how, policy=policy)
+        for me in range(count)
+    ]
 
 
 @contextmanager
@@ -285,11 +291,7 @@ def test_stopping_is_quiet_when_the_job_is_over():
 
 
 @pytest.mark.parametrize(("me", "processes"), [(0, "process 1, 2"), (1, "the other processes")])
-def test_a_long_wait_is_logged(
-    me: int, processes: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    monkeypatch.setattr(_hosts, "_WARN_INTERVAL_S", 0.0)
-    monkeypatch.setattr(_hosts, "_MIN_WAIT_S", 0.001)
+def test_a_long_wait_is_logged(me: int, processes: str, caplog: pytest.LogCaptureFixture):
     is_logged = threading.Event()
 
     class Listener(logging.Handler):
@@ -298,7 +300,7 @@ def test_a_long_wait_is_logged(
 
     listener = Listener()
     _hosts.logger.addHandler(listener)
-    hosts = hosts_of(Store(), 3, "drop")
+    hosts = hosts_of(Store(), 3, "drop", WaitPolicy(min_wait_s=0.001, warn_interval_s=0.0))
     try:
         with caplog.at_level(logging.WARNING, "gristmill"), in_threads(1) as submit:
             waiting = submit(hosts[me].agree, 4)

@@ -10,9 +10,9 @@ import pytest
 import gristmill as gm
 from gristmill._api.feeding.mesh_shards import row_groups
 from gristmill._base import log_once
+from gristmill._data.sampling.shard_options import EMPTY_SHARD_COUNT
 from gristmill.checkpoint import gather_states
 from gristmill.errors import GristmillWarning, PlanError, PlanTypeError
-from gristmill.options import EMPTY_SHARD_COUNT
 
 
 @dataclass(frozen=True)

@@ -310,3 +310,28 @@ def test_an_element_can_be_modified_without_changing_the_cache(folder: Path | No
         assert found is not None
         assert found["image"].max() == 1
         found["image"][:] = 9
+
+
+class Alternating:
+    """A selection of two datasets in turn, which continues after its length."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: Any) -> tuple[int, int]:
+        return index % 2, index // 2
+
+
+def test_a_selection_whose_later_epochs_have_other_elements_is_not_cached() -> None:
+    datasets = [MapDataset.range(5), MapDataset.range(100, 103)]
+    selected = MapDataset.select_from_datasets(datasets, Alternating())
+
+    assert list(selected.repeat(2)) == [0, 100, 1, 101, 2, 102, 3, 100, 4, 101, 0, 102]
+    with pytest.raises(PlanError, match=r"Select\(.* elements in each epoch.*on each dataset"):
+        selected.cache()
+
+
+def test_equal_epochs_of_a_shuffled_dataset_are_cached() -> None:
+    repeated = MapDataset.range(9).shuffle(seed=1).repeat(2, reseed_each_epoch=False)
+
+    assert list(repeated.cache()) == list(repeated)

@@ -6,8 +6,10 @@ stage.
 
 import importlib
 import pkgutil
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -21,6 +23,7 @@ from gristmill import (
     WorkerOptions,
 )
 from gristmill._base.frozen_dataclass import frozen_dataclass
+from gristmill._base.trees.tree import flatten
 from gristmill._data.batching.buckets import BucketByLength
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._data.sampling.splits import split_parts
@@ -31,9 +34,9 @@ from gristmill._engine.stateful.build import STAGES
 from gristmill._plan import nodes
 from gristmill._plan.cursor_checks import STATE_CHECKS
 from gristmill._plan.describe import describe
-from gristmill._plan.nodes.base import Node, RecordsNode, Step
+from gristmill._plan.nodes.base import ENDLESS, EpochChange, Node, RecordsNode, Step
 from gristmill._plan.nodes.buckets import BucketNode, BucketStreamNode, HeldElementsNode
-from gristmill._plan.nodes.cached import StoredNode
+from gristmill._plan.nodes.cached import REMEDIES, StoredNode
 from gristmill._plan.nodes.combine import (
     ConcatenateNode,
     MixNode,
@@ -92,10 +95,13 @@ from gristmill._plan.nodes.stream import (
     RecordStreamNode,
     RepeatStreamNode,
     StatefulNode,
+    StreamStepNode,
     WindowShuffleStreamNode,
 )
 from gristmill._plan.nodes.stream_steps import ScanNode, SkipNode, SlidingWindowNode
-from gristmill.errors import SpecError, StateError
+from gristmill._plan.sharding import cut_into_shards
+from gristmill.errors import PlanError, SpecError, StateError
+from tests.plan.streams import elements_of
 
 HERE = "train.py:1"
 SHARD = ShardOptions(0, 2)
@@ -295,7 +301,7 @@ def test_each_node_class_is_final_and_frozen_and_has_keyword_arguments_only(cls:
 def test_a_new_node_class_without_a_row_is_found():
     @final
     @frozen_dataclass
-    class Forgotten(Step):
+    class Forgotten(Step):  # pyright: ignore[reportGeneralTypeIssues] - it has no answers either
         @property
         def label(self) -> str:
             return "Forgotten"
@@ -398,6 +404,110 @@ def test_records_have_a_shard(node: Node):
     if isinstance(node, RecordsNode):
         assert node.own_shard in ((0, 1), (0, 2))
         assert not node.has_contiguous_shards
+
+
+NOT_IN_EPOCHS = (AccessNode, SampleNode, FlatMapNode, RemainingNode, ReshardedNode)
+"""Nodes with a reader, of streams or of what remains of one epoch."""
+
+WITH_EPOCHS = [node for node in EXAMPLES if type(node) in READERS]
+WITH_EPOCHS = [node for node in WITH_EPOCHS if not isinstance(node, NOT_IN_EPOCHS)]
+
+
+@pytest.mark.parametrize("node", WITH_EPOCHS, ids=lambda node: type(node).__name__)
+def test_epochs_are_equal_where_a_node_says_so(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)  # for the cache
+    if node.epoch_change in (EpochChange.NONE, EpochChange.NONE_BELOW) and node.length() < ENDLESS:
+        repeated = RepeatNode(**over(node), num_epochs=2)
+        found = list(map(repr, elements_of(AccessNode(**over(repeated), keeps_none=True))))
+        assert found[: len(found) // 2] == found[len(found) // 2 :]
+
+
+@pytest.mark.parametrize("change", EpochChange)
+def test_each_change_between_epochs_has_a_remedy_for_caches(change: EpochChange):
+    assert (change in REMEDIES) == (change not in (EpochChange.NONE, EpochChange.NONE_BELOW))
+
+
+@every_node()
+def test_a_node_that_has_a_function_as_a_field_says_that_it_calls_it(node: Node):
+    functions = {"function", "operations", "node_at"} & {field.name for field in fields(node)}
+
+    # Operations over records and the datasets of an interleaving are made by code, not part of it.
+    assert node.calls_function == (functions == {"function"})
+
+
+@every_node()
+def test_an_index_of_the_parent_is_known_only_below_one_parent(node: Node):
+    found = node.to_parent(np.arange(2))
+
+    assert found is None or (len(node.parents) == 1 and len(found) == 2)
+    read = node.num_read(2)
+    assert read is None or (len(node.parents) == 1 and read >= 0)
+
+
+def tokens(count: int) -> Node:
+    records = [{"tokens": np.array([100 + number])} for number in range(count)]
+    return AccessNode(site=HERE, parent=SourceNode(site=HERE, source=records))
+
+
+def numbers(count: int) -> Node:
+    records = [np.array([100 + number]) for number in range(count)]
+    return AccessNode(site=HERE, parent=SourceNode(site=HERE, source=records))
+
+
+OF_LOADERS = (OperationsNode, PackBatchesNode)
+"""Nodes that `cut_into_shards` never meets, because loaders have shards of their own."""
+
+
+def records_in(plan: Node) -> Counter[int]:
+    """Count the records in the elements of a stream. Other numbers in them are smaller."""
+    elements = elements_of(plan)
+    leaves = [np.asarray(leaf).reshape(-1) for one in elements for leaf in flatten(one)[0]]
+    return Counter(int(number) for leaf in leaves for number in leaf if number >= 100)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [node for node in EXAMPLES if isinstance(node, StatefulNode) and type(node) not in OF_LOADERS],
+    ids=lambda node: type(node).__name__,
+)
+def test_shards_of_a_stream_yield_its_records_or_are_refused(node: Node):
+    make = numbers if isinstance(node, BucketStreamNode) else tokens
+    if isinstance(node, RepeatStreamNode):
+        node = replace(node, num_epochs=2)
+    plan = node.with_parents([make(12) for _ in node.parents])
+    shards = [ShardOptions(index, 2) for index in range(2)]
+
+    if plan.shard_problem is None:
+        found = [records_in(cut_into_shards(plan, shard, site=HERE)) for shard in shards]
+        assert {*found[0], *found[1]} == {*records_in(plan)}
+        assert not {*found[0]} & {*found[1]}
+    else:
+        with pytest.raises(PlanError, match=r"cannot be distributed over shards: (each|the) "):
+            cut_into_shards(plan, shards[0], site=HERE)
+
+
+def test_a_stateful_node_that_does_not_say_how_it_is_sharded_cannot_be_used():
+    @frozen_dataclass
+    class Unsharded(StreamStepNode):
+        @property
+        def label(self) -> str:
+            return "Unsharded"
+
+    with pytest.raises(TypeError, match="shard_problem"):
+        Unsharded(site=HERE, parent=STREAM)  # pyright: ignore[reportAbstractUsage]
+
+
+def test_a_step_that_does_not_say_how_its_epochs_differ_cannot_be_used():
+    @frozen_dataclass
+    class Timeless(Step):
+        @property
+        def label(self) -> str:
+            return "Timeless"
+
+    with pytest.raises(TypeError, match="epoch_change"):
+        Timeless(site=HERE, parent=SOURCE)  # pyright: ignore[reportAbstractUsage]
 
 
 def test_the_collate_function_of_a_source_is_that_of_the_nodes_above_it_up_to_a_batch():

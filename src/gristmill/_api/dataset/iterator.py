@@ -17,6 +17,7 @@ from gristmill._api.monitoring.trace import timelines_of
 from gristmill._api.step_bookmarks import StepBookmarks
 from gristmill._base.checks import as_int
 from gristmill._base.grain.classes import is_from_grain
+from gristmill._base.threads.resumable_puller import take
 from gristmill._checkpoint.array_state import as_returned
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.skipped_record import SkippedRecord
@@ -308,10 +309,9 @@ class StreamIterator(DatasetIterator[T_co]):
         return Run(self._plan_node, settings, self._description, is_lockstep=self._is_lockstep)
 
     def __next__(self) -> T_co:
-        element = next(self._run.stream)
         if self._ledger is not None:
-            self._ledger.capture(self._run, element)()
-        return element
+            self._ledger.write_next(self._run)
+        return take(self._run.stream.fill().waiting)
 
     def keep_ledger(self, folder: str | os.PathLike[str], *, step: int | None = None) -> None:
         self._ledger = open_ledger(folder, self._run, self._plan_node, step=step)
@@ -329,11 +329,6 @@ class StreamIterator(DatasetIterator[T_co]):
 
     def set_state(self, state: IteratorState) -> None:
         self._run.restore(state)
-        self._after_move()
-
-    def _after_move(self) -> None:
-        if self._ledger is not None:
-            self._ledger.restart(self._run)
 
     def provenance(self) -> Provenance:
         return self._run.capture_provenance()()
@@ -344,7 +339,6 @@ class StreamIterator(DatasetIterator[T_co]):
 
     def exclude(self, *, records: ToExclude = (), steps: Iterable[int] = ()) -> None:
         exclude_records(self._run, records, steps, lambda step: None)
-        self._after_move()
 
     def _seek_step(self, step: int) -> bool:
         """Continue at a step if its cursor is known; return whether it is."""
@@ -356,14 +350,12 @@ class StreamIterator(DatasetIterator[T_co]):
         if step >= plan.length():
             raise no_element_at(step, plan.length())
         self._run.go_to(plan.cursor_at(step))
-        self._after_move()
         return True
 
     def _seek_bookmark(self, position: Position, count: CountBlock) -> None:
         """Continue at a bookmark, and count the blocks from there on."""
         self._run.go_to_position(position)
         self._run.stream.count_blocks(count)
-        self._after_move()
 
     def _get_next_index(self) -> int:
         """Return the index of the next element. Named as in Grain, like the method below."""
@@ -371,10 +363,7 @@ class StreamIterator(DatasetIterator[T_co]):
 
     def _set_next_index(self, index: int) -> None:
         """Continue with the element `index`."""
-        cursor = self._plan_node.cursor_at(as_int("index", index))
-        self._run.stream.count_blocks(None)
-        self._run.stream.seek(Position(cursor))
-        self._after_move()
+        self._run.go_to(self._plan_node.cursor_at(as_int("index", index)))
 
     def start_prefetch(self) -> None:
         self._run.stream.start()
@@ -394,7 +383,7 @@ class StreamIterator(DatasetIterator[T_co]):
     def close(self) -> None:
         self._run.stream.close()
         if self._ledger is not None:
-            self._ledger.close()
+            self._ledger.close(self._run)
 
     @property
     def skipped(self) -> Sequence[SkippedRecord]:  # pyright: ignore[reportIncompatibleVariableOverride]

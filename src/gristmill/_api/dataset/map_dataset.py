@@ -52,8 +52,9 @@ from gristmill._engine.access.reader import open_dataset, read_element
 from gristmill._plan.mix_schedule import MixWeights
 from gristmill._plan.nodes.base import ENDLESS, Node
 from gristmill._plan.nodes.dataset import CustomNode
+from gristmill._plan.nodes.hints import as_on_error
 from gristmill.errors import PlanError, PlanTypeError
-from gristmill.options import ReadOptions, SkipErrors, as_on_error
+from gristmill.options import ReadOptions, SkipErrors
 from gristmill.types import RandomAccessDataSource
 
 T = TypeVar("T")

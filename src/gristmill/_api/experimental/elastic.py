@@ -10,10 +10,11 @@ from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_int
 from gristmill._checkpoint.gather import gather_states
+from gristmill._data.sampling.shard_options import as_shard
 from gristmill._plan.describe import describe
 from gristmill._plan.sharding import cut_into_shards
 from gristmill.errors import PlanError
-from gristmill.options import MultiprocessingOptions, ReadOptions, ShardOptions, as_shard
+from gristmill.options import MultiprocessingOptions, ReadOptions, ShardOptions
 
 
 class ElasticIterator(PlannedIterDataset[Any]):

@@ -8,13 +8,14 @@ from gristmill._api.dataset.iter_dataset import PlannedIterDataset
 from gristmill._api.dataset.stream_datasets import InterleaveIterDataset
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
+from gristmill._data.sampling.shard_options import as_shard
 from gristmill._data.sources.file_streams import ParquetStream, TFRecordStream
 from gristmill._data.sources.records.tar.stream import TarStream
 from gristmill._io.paths import Paths, find_file, find_files
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.stream import CustomStreamNode, RecordStreamNode
 from gristmill.errors import PlanError
-from gristmill.options import NoSharding, ShardOptions, StorageOptions, as_shard
+from gristmill.options import NoSharding, ShardOptions, StorageOptions
 
 _CYCLE_LENGTH = 16
 

@@ -12,13 +12,11 @@ from gristmill._api.dataset.base import Dataset
 from gristmill._api.dataset.iter_dataset import IterDataset
 from gristmill._base.checks import as_int
 from gristmill._base.trees.tree import flatten
+from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
 MAX_BUFFER_SIZE = 1000
 """The default limit of the number of elements to read ahead, reached if they are small."""
-
-MIN_WORKER_S = 1e-4
-"""The time per element from which workers are used: about ten times the time to send it."""
 
 _MB = 2**20
 
@@ -79,12 +77,28 @@ read_options=ReadOptions(num_threads=16, prefetch_buffer_size=50))
         MAX_BUFFER_SIZE if max_buffer_size is None else as_int("max_buffer_size", max_buffer_size)
     )
     num_bytes, seconds = _measure(ds, count)
-    num_workers = 0 if seconds < MIN_WORKER_S else _within(budget, num_bytes, worker_limit)
+    num_workers = choose_workers(seconds, num_bytes, budget=budget, limit=worker_limit)
     read_bytes = sum(_measure(source, count)[0] for source in _map_datasets_below(ds))
     return PerformanceConfig(
         MultiprocessingOptions(num_workers=num_workers),
         ReadOptions(prefetch_buffer_size=_within(budget, read_bytes, buffer_limit)),
     )
+
+
+def choose_workers(
+    seconds: float,
+    num_bytes: float,
+    *,
+    budget: int | None,
+    limit: int,
+    policy: TuningPolicy = DEFAULT_POLICY,
+) -> int:
+    """Return the number of workers for elements that take `seconds` and `num_bytes`.
+
+    >>> choose_workers(0.01, 1000, budget=None, limit=8)
+    8
+    """
+    return 0 if seconds < policy.min_worker_s else _within(budget, num_bytes, limit)
 
 
 def _within(budget: int | None, num_bytes: float, limit: int) -> int:

@@ -9,7 +9,13 @@ from gristmill._api.dataset.iter_dataset import IterDataset, ThreadPrefetchIterD
 from gristmill._api.dataset.iterator import DatasetIterator
 from gristmill._api.experimental.next_index import get_next_index, set_next_index
 from gristmill._base.checks import as_int
-from gristmill._base.threads.resumable_puller import STOP_TIMEOUT_S, Producer, ResumablePuller
+from gristmill._base.threads.resumable_puller import (
+    STOP_TIMEOUT_S,
+    Producer,
+    Pulled,
+    ResumablePuller,
+    take,
+)
 from gristmill._plan.nodes.base import stable_repr
 from gristmill.errors import ClosedError
 
@@ -53,7 +59,7 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
             phrase="`prefetch_buffer_size` must be greater than or equal to 0",
         )
         self._iterator = parent
-        self._state: Any = copy.deepcopy(parent.get_state())
+        self._pulled: Pulled[T, Any] = Pulled(copy.deepcopy(parent.get_state()))
         self._puller = ResumablePuller[tuple[T, Any], Any](
             _IteratorProducer(parent), buffer_size=self._size, name="gristmill-prefetch"
         )
@@ -67,20 +73,19 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         if self._is_closed:
             raise ClosedError("The iterator was closed. Make a new one from the dataset.")
         if self._puller.needs_resync:
-            self.set_state(self._state)
+            self.set_state(self.get_state())
         if self._size:
             self._puller.start()
 
     def __next__(self) -> T:
         self.start_prefetch()
-        element, state = self._puller.pull()
-        # No function is called from here on, so a Ctrl-C comes either before or after.
-        self._state = state
-        self._puller.needs_resync = False
-        return element
+        if not self._pulled.waiting:
+            self._pulled = Pulled(self._pulled.position, self._puller.pull())
+            self._puller.needs_resync = False
+        return take(self._pulled.waiting)
 
     def get_state(self) -> Any:
-        return self._state
+        return self._pulled.position
 
     def set_state(self, state: Any) -> None:
         self._move(lambda: self._puller.seek(state))
@@ -95,11 +100,11 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         """Move the parent. If that fails or is interrupted, this iterator stays where it is."""
         self._puller.reclaim()
         move()
-        self._state = copy.deepcopy(self._iterator.get_state())
+        self._pulled = Pulled(copy.deepcopy(self._iterator.get_state()))
         self._puller.needs_resync = False
 
     def _get_next_index(self) -> int:
-        self.set_state(self._state)
+        self.set_state(self.get_state())
         iterator: Any = self._iterator
         return get_next_index(iterator)
 

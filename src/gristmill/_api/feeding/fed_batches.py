@@ -21,7 +21,7 @@ from gristmill.errors import PlanError, ProvenanceError
 from gristmill.types import Element, Tree
 
 if TYPE_CHECKING:
-    from gristmill._api.ledgers.keeper import LedgerKeeper
+    from gristmill._api.ledgers.keeper import LedgerEntry, LedgerKeeper
 
 SourceState: TypeAlias = Any
 """A state of a source: bytes of a loader, a dict of a dataset, or that of a user's iterator."""
@@ -39,14 +39,20 @@ class BatchSource(Protocol):
     def set_state(self, state: SourceState, /) -> None: ...
 
 
-class FedBatch(NamedTuple):
-    """A batch on its devices, and functions that return the state after it and its provenance."""
+class FeedPosition(NamedTuple):
+    """Functions that return the state after a batch, and its provenance."""
 
-    batch: Tree
     state: Callable[[], SourceState]
     provenance: Callable[[], Provenance]
-    write: Callable[[], None] | None
-    """Adds the batch to the ledger, if one is kept."""
+
+
+class FedBatch(NamedTuple):
+    """A batch on its devices, and the position after it."""
+
+    batch: Tree
+    position: FeedPosition
+    entry: "LedgerEntry | None"
+    """What the ledger contains of the batch, if one is kept."""
 
 
 @final
@@ -73,7 +79,7 @@ class FedBatches:
         self._rows = self._empty_rows = ""
         self._times = FeedTimes() if times is None else times
         self._ledger = ledger
-        self._write: Callable[[], None] | None = None
+        self._entry: LedgerEntry | None = None
         self._made_at = user_line()  # batches may be fed in a thread
 
     def __call__(self) -> FedBatch:
@@ -90,9 +96,8 @@ class FedBatches:
         with traced("put"):
             batch = self._remainder.add_mask(*self._placement.put(fitted.batch, fitted.mask))
         self._times.count_placing(started_at_s)
-        write, self._write = self._write, None
-        state, provenance = capture_state(self._source), capture_provenance(self._source)
-        return FedBatch(batch, state, provenance, write)
+        entry, self._entry = self._entry, None
+        return FedBatch(batch, capture_position(self._source), entry)
 
     def _load(self) -> FittedBatch | None:
         """Return the next batch to feed, or `None` at the end."""
@@ -116,7 +121,7 @@ class FedBatches:
             fitted = None if self._has_ended else self._remainder.fit(batch)
             if fitted is not None:
                 if self._ledger is not None:  # now: the caller may change the batch later
-                    self._write = self._ledger.capture(run_of(self._source), batch)
+                    self._entry = self._ledger.entry_of_last(run_of(self._source), batch)
                 return fitted
         return None
 
@@ -174,6 +179,11 @@ def run_of(source: BatchSource) -> Run:
         )
     iterator = cast(Any, source)
     return iterator._run  # noqa: SLF001 - for feeds
+
+
+def capture_position(source: BatchSource) -> FeedPosition:
+    """Record the position of an iterator, which may advance before the position is used."""
+    return FeedPosition(capture_state(source), capture_provenance(source))
 
 
 def capture_state(source: BatchSource) -> Callable[[], SourceState]:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, final
 
@@ -29,11 +30,21 @@ logger = logging.getLogger("gristmill")
 
 _MIN_POLL_INTERVAL_S = 0.0005
 _MAX_POLL_INTERVAL_S = 0.05
-_MIN_WAIT_S = 0.25
-_MAX_WAIT_S = 4.0
-"""A wait that times out stays in the store until the answer comes, so later waits are longer."""
 _STOP_TIMEOUT_S = 1.0
-_WARN_INTERVAL_S = 60.0
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class WaitPolicy:
+    """How a process waits for the others."""
+
+    min_wait_s: float = 0.25
+    """The first wait for an answer in the store."""
+    max_wait_s: float = 4.0
+    """The longest one. A wait that times out stays in the store until the answer comes, so later
+    waits are longer."""
+    warn_interval_s: float = 60.0
+    """How often a long wait is logged."""
 
 
 class _ProcessReport(NamedTuple):
@@ -68,6 +79,7 @@ class HostAgreement:
         mode: RemainderMode,
         *,
         timeout_s: float | None = None,
+        policy: WaitPolicy = WaitPolicy(),  # noqa: B008 - frozen
     ) -> None:
         """Start to agree. The processes of a program must start their feeds in the same order.
 
@@ -77,8 +89,10 @@ class HostAgreement:
             process: This process.
             mode: What to do if the processes have different numbers of batches.
             timeout_s: How long to wait for the others in one step. By default there is no limit.
+            policy: How to wait.
         """
         self._timeout_s = timeout_s
+        self._policy = policy
         self._exchange = exchange
         self._process = process
         self._others = sorted(set(processes) - {process})
@@ -199,7 +213,7 @@ class HostAgreement:
         """Wait for the reports of all other processes on a step, and decide."""
         step = own.step
         interval_s = _MIN_POLL_INTERVAL_S
-        wait = _Wait(step, self._timeout_s)
+        wait = _Wait(step, self._timeout_s, self._policy)
         while True:
             posts = self._exchange.read_posts()
             reports = {p: _ProcessReport(*json.loads(posts[p])) for p in self._others if p in posts}
@@ -241,14 +255,14 @@ class HostAgreement:
         return _Decision(True)
 
     def _wait_for_decision(self, step: int) -> _Decision:
-        wait_s = _MIN_WAIT_S
-        wait = _Wait(step, self._timeout_s)
+        wait_s = self._policy.min_wait_s
+        wait = _Wait(step, self._timeout_s, self._policy)
         while True:
             answer = self._exchange.wait_for_answer(step, wait_s)
             self._raise_if_stopped()
             if answer is not None:
                 return _Decision(*json.loads(answer))
-            wait_s = min(2 * wait_s, _MAX_WAIT_S)
+            wait_s = min(2 * wait_s, self._policy.max_wait_s)
             wait.check("the other processes")
 
     def _raise_if_stopped(self) -> None:
@@ -273,11 +287,12 @@ def _listed(value_of: Mapping[int, str], max_listed: int = 10) -> str:
 class _Wait:
     """A wait for other processes, which logs a warning at intervals and ends after a timeout."""
 
-    def __init__(self, step: int, timeout_s: float | None) -> None:
+    def __init__(self, step: int, timeout_s: float | None, policy: WaitPolicy) -> None:
+        self._warn_interval_s = policy.warn_interval_s
         self._step = step
         self._timeout_s = timeout_s
         self._start_s = time.monotonic()
-        self._warn_at_s = self._start_s + _WARN_INTERVAL_S
+        self._warn_at_s = self._start_s + self._warn_interval_s
 
     def check(self, processes: str) -> None:
         """Log a warning if the wait is long; raise an error if it is too long."""
@@ -288,7 +303,7 @@ class _Wait:
                 f"{self._step}. Check whether a process hangs or has ended, or raise `timeout_s`."
             )
         if now_s > self._warn_at_s:
-            self._warn_at_s = now_s + _WARN_INTERVAL_S
+            self._warn_at_s = now_s + self._warn_interval_s
             logger.warning(
                 "Waiting for %s to have the batch of step %d, for %.0f s so far.",
                 processes,

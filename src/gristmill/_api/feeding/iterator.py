@@ -17,9 +17,9 @@ from gristmill._api.feeding.fed_batches import (
     BatchSource,
     FedBatch,
     FedBatches,
+    FeedPosition,
     SourceState,
-    capture_provenance,
-    capture_state,
+    capture_position,
     run_of,
 )
 from gristmill._api.feeding.feed_times import FeedTimes, WaitClock
@@ -33,7 +33,13 @@ from gristmill._api.monitoring.trace import timelines_of
 from gristmill._api.plan_access import HasPlan, plan_of, require_length
 from gristmill._base.extras import load_extra
 from gristmill._base.threads.background import ParkedError
-from gristmill._base.threads.resumable_puller import STOP_TIMEOUT_S, Producer, ResumablePuller
+from gristmill._base.threads.resumable_puller import (
+    STOP_TIMEOUT_S,
+    Producer,
+    Pulled,
+    ResumablePuller,
+    take,
+)
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._engine.provenance.origin import Provenance, RecordOrigin
 from gristmill._engine.stream import PARK_TIMEOUT_S
@@ -98,8 +104,7 @@ class FeedIterator(DatasetIterator[Tree]):
         super().__init__(cast(Any, source) if isinstance(source, DatasetIterator) else ())
         self._source: BatchSource = cast(Any, source)
         self._prefetch = prefetch
-        self._state: Callable[[], SourceState] = capture_state(self._source)
-        self._provenance: Callable[[], Provenance] = capture_provenance(self._source)
+        self._pulled: Pulled[FedBatch, FeedPosition] = Pulled(capture_position(self._source))
         self._times = FeedTimes()
         self._placement = placement
         self._remainder = remainder
@@ -151,29 +156,33 @@ class FeedIterator(DatasetIterator[Tree]):
             self._open(needs_resync=True)  # the source is ahead by what was prefetched
 
     def __next__(self) -> Tree:
+        if not self._pulled.waiting:
+            self._pull()
+        entry = self._pulled.waiting[0].entry
+        if entry is not None and self._ledger is not None:
+            self._ledger.write(self._pulled, entry)
+        return take(self._pulled.waiting).batch
+
+    def _pull(self) -> None:
+        """Get the next batch."""
         requested_at_s = time.perf_counter()
-        fed = None
         try:
-            while fed is None:
+            while not self._pulled.waiting:
                 self.start_prefetch()
                 with traced("wait"), contextlib.suppress(ParkedError):  # it parked just now
                     fed = self._puller.pull()
+                    self._pulled = Pulled(self._pulled.position, (fed, fed.position))
+                    self._puller.needs_resync = False
             self._clock.count(requested_at_s)
         except StopIteration:
             raise
         except BaseException:
             self._park()
             raise
-        # No function is called from here on, so a Ctrl-C comes either before or after.
-        self._state, self._provenance = fed.state, fed.provenance
-        self._puller.needs_resync = False
-        if fed.write is not None:
-            fed.write()
-        return fed.batch
 
     def get_state(self) -> SourceState:
         """Return the state of the source after the last batch that `__next__` returned."""
-        return self._state()
+        return self._pulled.position.state()
 
     def set_state(self, state: SourceState) -> None:
         """Continue from a position.
@@ -191,7 +200,7 @@ class FeedIterator(DatasetIterator[Tree]):
         Raises:
             ProvenanceError: No batch was taken yet, or a step does not keep track of records.
         """
-        return self._provenance()
+        return self._pulled.position.provenance()
 
     def origins(self, leaf: Any) -> list[RecordOrigin]:
         """Return the records that a leaf of `DataLoader(provenance=True)` stands for.
@@ -246,13 +255,13 @@ class FeedIterator(DatasetIterator[Tree]):
 
     def close(self) -> None:
         """Stop all background work, and close the source. `get_state` still works."""
-        state = self._state()
-        self._state = lambda: state
+        state, provenance = self.get_state(), self._pulled.position.provenance
+        self._pulled = Pulled(FeedPosition(lambda: state, provenance))
         self._is_closed = True
         self._puller.reclaim(STOP_TIMEOUT_S)
         self._puller.end()
         if self._ledger is not None:
-            self._ledger.close()
+            self._ledger.close(run_of(self._source))
         source: object = self._source
         if isinstance(source, _Closeable):
             source.close()
@@ -350,10 +359,9 @@ class FeedIterator(DatasetIterator[Tree]):
         self._unpark()
         self._producer.reset()
         move()
-        self._state = capture_state(self._source)
-        self._provenance = capture_provenance(self._source)
         if self._ledger is not None:
-            self._ledger.restart(run_of(self._source))
+            self._ledger.follow(run_of(self._source))
+        self._pulled = Pulled(capture_position(self._source))
         self._puller.needs_resync = False
 
     def _get_next_index(self) -> int:

@@ -6,8 +6,9 @@ from typing import Any, cast
 import numpy as np
 
 from gristmill._base.extras import load_extra
+from gristmill._data.sampling.shard_options import EMPTY_SHARD_COUNT
 from gristmill.errors import PlanError, PlanTypeError
-from gristmill.options import EMPTY_SHARD_COUNT, ShardOptions
+from gristmill.options import ShardOptions
 
 
 class ShardByMesh(ShardOptions):

@@ -1,9 +1,10 @@
 """Keep the ledger of an iterator: one line for each step, as `ledger_file` describes it."""
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from gristmill._checkpoint.ledger_file import (
     cursor_digest,
     find_ledgers,
     read_ledger,
+    segment_line,
     shard_file,
+    step_line,
     stream_digest,
 )
 from gristmill._engine.run import Run
@@ -23,7 +26,79 @@ from gristmill._plan.fingerprint import fingerprint_steps
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.steps_of_records import may_lack_elements, step_at_cursor
 from gristmill.errors import CorruptFileError, PlanError
-from gristmill.types import Element, JsonObject
+from gristmill.types import Cursor, Element, JsonObject
+
+
+class HandsOut(Protocol):
+    """What an iterator hands out next."""
+
+    @property
+    def waiting(self) -> Sequence[Any]:
+        """The elements that were not taken yet, the next one last."""
+        ...
+
+
+@final
+class LedgerEntry(NamedTuple):
+    """What the line of an element contains, besides the number of the step."""
+
+    cursor: Cursor
+    """The position after the element."""
+    digest: str
+    """The checksum of the element."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """The line of a step, which is in the file or about to be."""
+
+    step: int
+    handout: HandsOut
+    num_waiting: int
+    """How many elements of `handout` wait until its element is taken."""
+    data: bytes
+    """The line, after the first line of the segment if it is the first step."""
+    start: int
+    """The size of the file before it."""
+
+    def is_of(self, handout: HandsOut) -> bool:
+        """Return whether it is the line of the next element that is handed out."""
+        return handout is self.handout and len(handout.waiting) == self.num_waiting
+
+    @property
+    def next_step(self) -> int:
+        """The number of the next step."""
+        is_taken = len(self.handout.waiting) < self.num_waiting
+        return self.step + 1 if is_taken else self.step
+
+
+@final
+@dataclass(kw_only=True)
+class _Segment:
+    """Steps that follow each other."""
+
+    moved: object
+    """The value of `Run.moved` for it."""
+    first_step: int
+    start: Callable[[], JsonObject]
+    """Returns the state before the first step."""
+    prefix: int = 0
+    """The digest of the stream, once there is a line."""
+    line: _Line | None = None
+    """The last line."""
+
+    @property
+    def next_step(self) -> int:
+        """The number of the next step."""
+        return self.first_step if self.line is None else self.line.next_step
+
+
+_VERSIONS = {
+    "gristmill": VERSION,
+    "numpy": np.__version__,
+    "python": platform.python_version(),
+}
 
 
 @final
@@ -49,52 +124,83 @@ class LedgerKeeper:
             )
         self._plan = plan
         self._path = shard_file(folder, (shard[0], shard[1]))
-        self._step = self._find_step(run, state) if step is None else step
+        first_step = self._find_step(run, state) if step is None else step
         self._code = fingerprint_steps(plan)
         self._writer = LedgerWriter(self._path)
-        self._start: Callable[[], JsonObject] | None = run.bookmark()
-        run.stream.digest_elements(batch_digest)
-        self._prefix = 0
         self._has_failed = False
+        self._segment = self._begin(run, first_step)
 
-    def restart(self, run: Run) -> None:
-        """Begin another segment: the iterator was restored, or excludes records."""
+    def _begin(self, run: Run, step: int) -> "_Segment":
         run.stream.digest_elements(batch_digest)
-        step = self._known_step(run, run.state)
-        self._step = self._step if step is None else step
-        self._start = run.bookmark()
+        return _Segment(moved=run.moved, first_step=step, start=run.bookmark())
 
-    def capture(self, run: Run, element: Element) -> Callable[[], None]:
-        """Return a function that adds a step, with the element and the position of now."""
-        start, self._start = self._start, None
-        digest, cursor = run.stream.last_digest, run.stream.cursor
-        digest = batch_digest(element) if digest is None else digest
+    def follow(self, run: Run) -> None:
+        """Begin another segment if the iterator was restored, or excludes records, since the last.
 
-        def add() -> None:
-            if self._has_failed:
-                return
-            try:
-                if start is not None:
-                    self._write_start(start())
-                self._writer.add(self._step, cursor_digest(cursor, self._prefix), digest, cursor)
-            except OSError as error:
-                # A run of many days must not end because the disk for its log is full.
-                self._has_failed = True
-                warn_user(
-                    f"The ledger {self._path} ends at step {self._step}: {error}. The run "
-                    "continues without it."
-                )
-            self._step += 1
+        Ctrl-C may have come before a segment was begun, or after.
+        """
+        if self._segment.moved is not run.moved:
+            step = self._known_step(run, run.state)
+            self._segment = self._begin(run, self._segment.next_step if step is None else step)
 
-        return add
+    def write_next(self, run: Run) -> None:
+        """Add the next element of an iterator, before it is taken."""
+        self.follow(run)
+        handout = run.stream.fill()
+        num_waiting = len(handout.waiting) - 1
+        digest = handout.digest_before(num_waiting) or batch_digest(handout.waiting[-1])
+        self.write(handout, LedgerEntry(handout.cursor_before(num_waiting), digest))
 
-    def close(self) -> None:
+    def entry_of_last(self, run: Run, element: Element) -> "LedgerEntry":
+        """Return what the line of the last element contains, which was just taken."""
+        return LedgerEntry(run.stream.cursor, run.stream.last_digest or batch_digest(element))
+
+    def write(self, handout: "HandsOut", entry: "LedgerEntry") -> None:
+        """Add the next element of `handout`, unless a call that Ctrl-C interrupted has added it."""
+        segment = self._segment
+        line = segment.line
+        if self._has_failed:
+            return
+        try:
+            if line is None or not line.is_of(handout):
+                # Stored before it is written: if Ctrl-C comes then, the next call completes it.
+                line = segment.line = self._next_line(segment, handout, entry)
+            self._writer.write(line.data, line.start)
+        except OSError as error:
+            # A run of many days must not end because the disk for its log is full.
+            self._has_failed = True
+            warn_user(
+                f"The ledger {self._path} ends at step {segment.next_step}: {error}. The run "
+                "continues without it."
+            )
+
+    def _next_line(self, segment: "_Segment", handout: "HandsOut", entry: "LedgerEntry") -> "_Line":
+        last, step = segment.line, segment.next_step
+        prefix, head = self._head(segment) if last is None else (segment.prefix, b"")
+        digest = cursor_digest(entry.cursor, prefix)
+        data = head + step_line(step, digest, entry.digest, entry.cursor)
+        return _Line(
+            step=step,
+            handout=handout,
+            num_waiting=len(handout.waiting),
+            start=self._writer.size,
+            data=data,
+        )
+
+    def _head(self, segment: "_Segment") -> tuple[int, bytes]:
+        """Return the digest of the stream of a segment, and its first line."""
+        state = segment.start()
+        segment.prefix = stream_digest(state)
+        return segment.prefix, segment_line(segment.first_step, state, self._code, _VERSIONS)
+
+    def close(self, run: Run) -> None:
         """Close the file. If no step was taken, it still contains where the shard began."""
-        start, self._start = self._start, None
-        if start is not None and not self._has_failed:
-            state = start()
-            if not self._contains_stream(state):
-                self._write_start(state)
+        if self._writer.is_open:
+            self.follow(run)
+            segment = self._segment
+            is_new = segment.line is None and not self._contains_stream(segment.start())
+            if is_new and not self._has_failed:
+                self._writer.write(self._head(segment)[1], self._writer.size)
         self._writer.close()
 
     def _contains_stream(self, state: JsonObject) -> bool:
@@ -107,15 +213,6 @@ class LedgerKeeper:
         except CorruptFileError:
             return True
         return any(stream_digest(segment.state) == wanted for segment in segments)
-
-    def _write_start(self, state: JsonObject) -> None:
-        self._prefix = stream_digest(state)
-        versions = {
-            "gristmill": VERSION,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        }
-        self._writer.start(self._step, state, self._code, versions)
 
     def _find_step(self, run: Run, state: JsonObject) -> int:
         step = self._known_step(run, state)

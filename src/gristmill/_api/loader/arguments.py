@@ -7,21 +7,21 @@ from gristmill._api.plan_access import source_node
 from gristmill._base.call_site import call_site, warn_user
 from gristmill._base.checks import as_int, as_kind
 from gristmill._data.sampling.samplers import BlockSampler
+from gristmill._data.sampling.shard_options import EMPTY_SHARD_COUNT
 from gristmill._data.sampling.user_samplers import AnySampler, as_sampler
 from gristmill._engine.executors.pools.keeper import PoolKeeper
 from gristmill._engine.settings import Settings
 from gristmill._engine.tuning.learned import LearnedChoices
+from gristmill._plan.nodes.hints import as_on_error
 from gristmill._plan.nodes.sampled import SampleNode, shard_for
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.options import (
-    EMPTY_SHARD_COUNT,
     MultiprocessingOptions,
     RayOptions,
     ReadOptions,
     ShardOptions,
     SkipErrors,
     WorkerOptions,
-    as_on_error,
 )
 from gristmill.types import Element, RandomAccessDataSource
 

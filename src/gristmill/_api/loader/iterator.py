@@ -12,6 +12,7 @@ from gristmill._api.excluded import ToExclude, exclude_records
 from gristmill._api.ledgers.open_ledger import open_ledger
 from gristmill._api.monitoring.explain import explain_iterator
 from gristmill._api.monitoring.report import ReportedRun, settings_table
+from gristmill._base.threads.resumable_puller import take
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.grain_state import GrainStateReader
 from gristmill._checkpoint.mismatch import Description
@@ -111,10 +112,9 @@ class DataLoaderIterator(OrbaxCheckpointable, ReportedRun, Iterator[Element]):
         return self
 
     def __next__(self) -> Element:
-        element = next(self._run.stream)
         if self._ledger is not None:
-            self._ledger.capture(self._run, element)()
-        return element
+            self._ledger.write_next(self._run)
+        return take(self._run.stream.fill().waiting)
 
     def get_state(self) -> bytes:
         """Return the position after the last element that `__next__` returned.
@@ -317,8 +317,6 @@ class DataLoaderIterator(OrbaxCheckpointable, ReportedRun, Iterator[Element]):
 
     def _after_move(self) -> None:
         self._count_in_total()  # a state of other shards makes it run another stream
-        if self._ledger is not None:
-            self._ledger.restart(self._run)
 
     def _count_in_total(self) -> None:
         counters = self._run.stream.counters
@@ -330,7 +328,7 @@ class DataLoaderIterator(OrbaxCheckpointable, ReportedRun, Iterator[Element]):
         """Stop all background work. `get_state` still works, `next` does not."""
         self._run.stream.close()
         if self._ledger is not None:
-            self._ledger.close()
+            self._ledger.close(self._run)
 
     def __enter__(self) -> "DataLoaderIterator":
         return self

@@ -3,20 +3,24 @@
 This is the interrupt-and-resume protocol of every iterator that may have a background thread.
 `KeyboardInterrupt` may be raised in the consumer between any two bytecodes: after an item has left
 the producer and before it reaches the user, while a thread starts, during a wait for its end. The
-same iterator must then resume where it was, without losing or repeating an item. Four rules:
+same iterator must then resume where it was, without losing or repeating an item. Five rules:
 
 1. *The position is the consumer's.* Only the consumer knows which item it handed out last, and the
    position after it. The producer is ahead of that by the items that are prefetched or on their
    way.
 2. *Mark before, clear after.* Every operation sets `needs_resync` before it touches anything. After
-   `pull`, `seek` and `reclaim` the consumer stores its new position, replacing what it hands out
-   as a whole, and then clears the mark. From the assignment to the return it calls no function,
-   since calls are where CPython handles signals. An interrupt leaves the mark set, and so does an
-   exception of the producer.
-3. *Resume from what is certain.* A consumer that finds the mark set seeks to its own position
+   `seek` and `reclaim` the consumer stores its new position, and then clears the mark. After `pull`
+   it stores what it will hand out, with the positions around it, in one assignment, and then clears
+   the mark: a `Pulled`, or an object with more positions. An interrupt leaves the mark set, and so
+   does an exception of the producer.
+3. *Hand out last.* `take` removes the item that it returns, and this is what moves the consumer's
+   position. It calls no function in between, since calls are where CPython handles signals. What
+   else belongs to an item, such as its line in a ledger, comes before, and does nothing the second
+   time: until an item is taken, it is the next one.
+4. *Resume from what is certain.* A consumer that finds the mark set seeks to its own position
    before it pulls again. So prefetched items are made again, and an item that failed is tried
    again.
-4. *One owner at a time.* The consumer owns the producer until it starts a thread, and again after
+5. *One owner at a time.* The consumer owns the producer until it starts a thread, and again after
    that thread was seen to end. Otherwise it calls nothing of the producer but `interrupt` and
    `close`. It takes no lock and joins no thread (see `background`). To continue elsewhere
    it abandons the thread, which ends by itself, and starts another one; the threads of a producer
@@ -42,6 +46,45 @@ P = TypeVar("P")
 
 STOP_TIMEOUT_S = 1.0
 """How long to wait for a thread to end: a user's function that runs in it cannot be stopped."""
+
+
+def take(waiting: list[T]) -> T:
+    """Return the last of the items that wait to be handed out, and remove it.
+
+    Ctrl-C comes before the removal, or after the return: there is no call, nor the start of a line,
+    in between. The caller must be a `return` statement.
+
+    >>> take(waiting := [7, 8]), waiting
+    (8, [7])
+    """
+    item = waiting[-1]
+    # fmt: off
+    del waiting[-1]; return item  # noqa: E702
+    # fmt: on
+
+
+@final
+class Pulled(Generic[T, P]):
+    """The item to hand out next, until it is taken, and the positions of the consumer around it."""
+
+    __slots__ = ("_after", "_before", "waiting")
+
+    def __init__(self, before: P, *pulled: tuple[T, P]) -> None:
+        """Hand out an item, or nothing.
+
+        Args:
+            before: The position of the consumer.
+            pulled: The item, and the position after it.
+        """
+        self._before = before
+        self.waiting: list[T] = [item for item, _ in pulled]
+        """The item, or nothing if it was taken."""
+        self._after = pulled[0][1] if pulled else before
+
+    @property
+    def position(self) -> P:
+        """The position of the consumer."""
+        return self._before if self.waiting else self._after
 
 
 class Producer(ABC, Generic[T, P]):
@@ -137,8 +180,8 @@ class ResumablePuller(Generic[T, P]):
     def pull(self) -> T:
         """Return the next item, or raise what the producer raised in its place.
 
-        The caller clears `needs_resync` once it has stored the position after the item. After the
-        last one every call raises `StopIteration`, until `seek` or `reclaim`.
+        The caller clears `needs_resync` once it has stored the item. After the last one every call
+        raises `StopIteration`, until `seek` or `reclaim`.
 
         Raises:
             ParkedError: The thread has ended by itself, see `is_parked`.

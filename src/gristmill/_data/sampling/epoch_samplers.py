@@ -13,10 +13,11 @@ from gristmill._data.sampling.labels import Labels, as_labels
 from gristmill._data.sampling.record import RecordMetadata
 from gristmill._data.sampling.samplers import read_metadata
 from gristmill._data.sampling.shard_lengths import ENDLESS, strided_length
+from gristmill._data.sampling.shard_options import as_shard
 from gristmill._data.sampling.shuffle import shuffled
 from gristmill._data.sampling.weights import WeightedDraws, balanced_weights
 from gristmill.errors import PlanError, PlanTypeError
-from gristmill.options import NoSharding, ShardOptions, as_shard
+from gristmill.options import NoSharding, ShardOptions
 from gristmill.types import AnyArray, Element, Indices, RandomAccessDataSource, Span
 
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from gristmill._base.grain.classes import is_from_grain
 from gristmill._data.sampling.samplers import IndexSampler, SequentialSampler
-from gristmill.options import as_shard
+from gristmill._data.sampling.shard_options import as_shard
 
 
 def own_sampler(sampler: Any) -> Any:

@@ -19,9 +19,10 @@ from gristmill._base.indices import as_indices, check_index, split_epochs
 from gristmill._base.seed import new_generator
 from gristmill._data.sampling.record import RecordMetadata
 from gristmill._data.sampling.shard_lengths import ENDLESS, contiguous_range, strided_length
+from gristmill._data.sampling.shard_options import as_shard
 from gristmill._data.sampling.shuffle import shuffled, unshuffled
 from gristmill.errors import PlanError
-from gristmill.options import NoSharding, ShardOptions, as_shard
+from gristmill.options import NoSharding, ShardOptions
 from gristmill.types import Indices, Span
 
 

@@ -2,7 +2,8 @@
 
 import sys
 
-from gristmill.options import EMPTY_SHARD_COUNT, ShardOptions
+from gristmill._data.sampling.shard_options import EMPTY_SHARD_COUNT
+from gristmill.options import ShardOptions
 
 ENDLESS = sys.maxsize
 """The length of an endless stream."""

@@ -191,6 +191,10 @@ class TuningPolicy:
     max_tried_workers: int | None = None
     """Largest number of worker processes to try. By default the number of cores."""
 
+    min_worker_s: float = 0.0001
+    """Seconds per element from which `pick_performance_config` uses workers: about ten times the
+    time that it takes to send one."""
+
     threads_tasks: int = 2
     """Blocks that each thread may have: one to compute and one to continue with."""
 
@@ -317,6 +321,10 @@ class TuningPolicy:
     large_slot_idle_blocks: int = 4
     """The same for a slot of at least `large_block_bytes`: a worker that needs it once in a while
     can create another one."""
+
+    trim_after_s: float = 1.0
+    """Time after which an idle pool returns its shared memory: the next epoch usually begins
+    before."""
 
     slot_slack: float = 1.125
     """Size of a new slot relative to the last block, once blocks were seen to vary in size, such as

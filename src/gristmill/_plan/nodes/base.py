@@ -4,8 +4,9 @@ The elements of a node have *positions*, from 0 up to its length. In a dense nod
 holds exactly one element. Above a filter a position may hold none, above a flat map several.
 """
 
+import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias
@@ -18,22 +19,43 @@ from gristmill._plan.element_spec import ParentSpecs, first_spec
 from gristmill._printable import printable
 from gristmill.errors import UnknownIndexError
 from gristmill.options import ShardOptions
-from gristmill.types import Cursor, Element, Tree
+from gristmill.types import Cursor, Element, Indices, Tree
 
 __all__ = [
     "ENDLESS",
     "Collate",
+    "EpochChange",
     "Node",
     "RecordsNode",
     "Step",
     "UnaryNode",
     "name_of",
     "stable_repr",
+    "steps_that_vary",
     "unknown_index",
 ]
 
 Collate: TypeAlias = Callable[[Sequence[Any]], Element]
 """A function that makes a batch of elements."""
+
+
+class EpochChange(enum.Enum):
+    """How an epoch of a dataset differs from the first, if the epochs of its parents are equal."""
+
+    NONE = enum.auto()
+    """Not at all."""
+    NONE_BELOW = enum.auto()
+    """Not at all, even if the epochs of its parents differ."""
+    ORDER = enum.auto()
+    """Other elements are at an index."""
+    RANDOM = enum.auto()
+    """The element at an index is made with other random numbers."""
+    INDEX = enum.auto()
+    """The element at an index is made with another index."""
+    MEMBERS = enum.auto()
+    """It may consist of other elements."""
+    UNKNOWN = enum.auto()
+    """That is not known: the user's code decides."""
 
 
 @frozen_dataclass
@@ -90,6 +112,48 @@ class Node(ABC):
         return False
 
     @property
+    @abstractmethod
+    def epoch_change(self) -> EpochChange:
+        """How later epochs differ from the first, if those of the parents are equal."""
+
+    @property
+    def may_be_shard(self) -> bool:
+        """Whether it may leave out elements of the parents that another process reads."""
+        return False
+
+    @property
+    def calls_function(self) -> bool:
+        """Whether it calls the user's code, which one of its fields contains."""
+        return False
+
+    @property
+    def shard_problem(self) -> str | None:
+        """What would go wrong if each shard ran it over its part of the elements, for the error.
+
+        `None` if nothing would. Only nodes above the records of a stream are asked.
+        """
+        return None
+
+    @property
+    def keeps_absent(self) -> bool:
+        """Whether all other elements stay as they are if some of the parents' are absent."""
+        return False
+
+    def to_parent(self, indices: Indices) -> Indices | None:
+        """Return the index in the parent of the only element that each element is made of.
+
+        `None` if elements are not made of exactly one element of one parent.
+        """
+        return None
+
+    def num_read(self, index: int) -> int | None:
+        """Return how many elements of the only parent are read before the element `index`.
+
+        `None` if that is not known.
+        """
+        return None
+
+    @property
     def records_per_position(self) -> int:
         """The number of sampled records, by position, that one position consists of."""
         return 1
@@ -109,6 +173,13 @@ class Node(ABC):
         """The number of rows of a full batch, or `None` if it is unknown or not a batch."""
         sizes = {parent.batch_size for parent in self.parents}
         return sizes.pop() if len(sizes) == 1 else None
+
+    @property
+    def yields_batches(self) -> bool:
+        """Whether its elements are batches, as far as its steps show."""
+        if self.batch_size is not None:
+            return True
+        return bool(self.parents) and all(parent.yields_batches for parent in self.parents)
 
     @property
     def collate(self) -> Collate | None:
@@ -178,6 +249,10 @@ class Step(UnaryNode):
         return False
 
     @property
+    def keeps_absent(self) -> bool:
+        return not self.combines_elements
+
+    @property
     def records_per_position(self) -> int:
         return self.parent.records_per_position
 
@@ -189,6 +264,14 @@ class Step(UnaryNode):
 @frozen_dataclass
 class RecordsNode(UnaryNode):
     """The bottom of a stream: records by position, which are distributed over shards."""
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.UNKNOWN  # a stream has no epochs
+
+    @property
+    def may_be_shard(self) -> bool:
+        return self.own_shard[1] > 1
 
     @property
     @abstractmethod
@@ -215,6 +298,16 @@ class RecordsNode(UnaryNode):
             positions: The number of positions that each of them has read.
             shard: The new shard.
         """
+
+
+def steps_that_vary(plan: Node) -> Iterator[Node]:
+    """Yield the nodes of a dataset because of which its epochs differ, top down."""
+    if plan.epoch_change is EpochChange.NONE_BELOW:
+        return
+    if plan.epoch_change is not EpochChange.NONE:
+        yield plan
+    for parent in plan.parents:
+        yield from steps_that_vary(parent)
 
 
 def replace_below(plan: Node, old: Node, new: Node) -> Node:

@@ -12,12 +12,9 @@ from gristmill._base.indices import as_indices
 from gristmill._data.batching.bucket_schedule import BucketSchedule, num_batches, plan_batches
 from gristmill._data.batching.buckets import BucketByLength
 from gristmill._plan.element_spec import ParentSpecs, padded_spec
-from gristmill._plan.nodes.base import ENDLESS, Node, UnaryNode
+from gristmill._plan.nodes.base import ENDLESS, EpochChange, Node, UnaryNode
 from gristmill._plan.nodes.combine_streams import ChainNode
-from gristmill._plan.nodes.hints import HintNode
-from gristmill._plan.nodes.rearrange import RearrangeNode
-from gristmill._plan.nodes.steps import MapNode, MapWithIndexNode, SeededMapNode
-from gristmill._plan.nodes.stream import StageState, StatefulNode, StreamStepNode
+from gristmill._plan.nodes.stream import Continuation, StageState, StatefulNode, StreamStepNode
 from gristmill.errors import PlanError
 from gristmill.options import ShardOptions
 from gristmill.types import Cursor, Indices, Tree
@@ -40,6 +37,14 @@ class BucketStreamNode(StreamStepNode):
         return self.buckets.label
 
     @property
+    def shard_problem(self) -> None:
+        return None
+
+    @property
+    def yields_batches(self) -> bool:
+        return True
+
+    @property
     def description(self) -> str:
         return self.buckets.description
 
@@ -53,6 +58,14 @@ class BucketStreamNode(StreamStepNode):
     def parent_cursors(self, state: StageState) -> list[Cursor | None]:
         return [None if state is None else tuple(state[0])]
 
+    def held_inputs(self, state: StageState) -> list[Continuation]:
+        """Return the stream of the elements that are in buckets: they are not yet batches."""
+        if state is None or not state[2]:
+            return []
+        runs = tuple((count, tuple(cursor)) for _, count, cursor in state[2])
+        node = HeldElementsNode(site=self.site, parent=self.parent, runs=runs)
+        return [Continuation(node, None)]
+
     def resharded(
         self,
         shards: Sequence[StatefulNode],
@@ -65,14 +78,10 @@ class BucketStreamNode(StreamStepNode):
         Elements from several shards then fill a bucket together, so none is in a smaller batch
         than necessary.
         """
-        held: list[Node] = [
-            HeldElementsNode(
-                site=self.site,
-                parent=one.parents[0],
-                runs=tuple((count, tuple(cursor)) for _, count, cursor in state[2]),
-            )
+        held = [
+            stream.node
             for one, state in zip(shards, states, strict=True)
-            if state is not None and state[2]
+            for stream in one.held_inputs(state)
         ]
         (remaining,) = parents
         inputs = (*held[shard.shard_index :: shard.shard_count], remaining)
@@ -91,6 +100,10 @@ class HeldElementsNode(StreamStepNode):
     @property
     def label(self) -> str:
         return f"Held({sum(count for count, _ in self.runs)} elements)"
+
+    @property
+    def shard_problem(self) -> str:
+        return "each shard would yield all of its elements"
 
 
 @final
@@ -128,6 +141,14 @@ class BucketNode(UnaryNode):
     @property
     def label(self) -> str:
         return self.buckets.label
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
+
+    @property
+    def yields_batches(self) -> bool:
+        return True
 
     @property
     def description(self) -> str:
@@ -190,14 +211,14 @@ def record_indices(node: Node, indices: Indices) -> Indices:
         PlanError: Elements of the dataset are not made of one record each.
     """
     while node.parents:
-        if isinstance(node, RearrangeNode):
-            indices = node.to_parent(indices)
-        elif not isinstance(node, MapNode | MapWithIndexNode | SeededMapNode | HintNode):
+        found = node.to_parent(indices)
+        if found is None:
             raise PlanError(
                 f"`lengths` are those of the records of one source, but {node.label} does not "
                 "yield one element for each record. Call `bucket_by_length` before it, or after "
                 "`to_iter_dataset()`, without `lengths`."
             )
+        indices = found
         (node,) = node.parents
     return as_indices(indices % node.length())
 

@@ -1,18 +1,14 @@
 """The node of a dataset whose elements are kept once they are computed."""
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self, final
 
 from gristmill._base.frozen_dataclass import frozen_dataclass
-from gristmill._plan.nodes.base import ENDLESS, Node, UnaryNode
-from gristmill._plan.nodes.combine import MixNode
-from gristmill._plan.nodes.dataset import CustomNode
-from gristmill._plan.nodes.hints import all_nodes
-from gristmill._plan.nodes.rearrange import ShuffleNode, WeightedNode, WindowShuffleNode
-from gristmill._plan.nodes.steps import MapWithIndexNode, SeededMapNode
+from gristmill._plan.nodes.base import ENDLESS, EpochChange, Node, UnaryNode, steps_that_vary
 from gristmill.errors import PlanError
+from gristmill.types import Indices
 
 if TYPE_CHECKING:
     from gristmill._data.element_store.memory import MemoryFiles
@@ -60,6 +56,16 @@ class StoredNode(UnaryNode):
     def is_elementwise(self) -> bool:
         return True
 
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE_BELOW
+
+    def to_parent(self, indices: Indices) -> Indices:
+        return indices
+
+    def num_read(self, index: int) -> int:
+        return index
+
     def with_parents(self, parents: Sequence[Node]) -> Self:
         (parent,) = parents
         if parent is self.parent:
@@ -69,18 +75,19 @@ class StoredNode(UnaryNode):
 
 def _check_epochs_are_equal(plan: Node) -> None:
     """Raise if a step below a cache yields other elements in each epoch."""
-    for node in all_nodes(plan):
-        if isinstance(node, SeededMapNode | ShuffleNode | WindowShuffleNode | WeightedNode):
-            remedy = "Call `cache` first, and the random step after it."
-        elif isinstance(node, MapWithIndexNode):
-            remedy = "Call `cache` first, and `map_with_index` after it."
-        elif isinstance(node, MixNode):
-            remedy = "Call `cache` on each dataset, and mix them after it."
-        elif isinstance(node, CustomNode):
-            remedy = "If its epochs are equal, use `MapDataset.source(dataset)`."
-        else:
-            continue
+    node = next(steps_that_vary(plan), None)
+    if node is not None:
         raise PlanError(
             f"`cache` would make every epoch equal to the first: {node.label} ({node.site}) may "
-            f"yield other elements in each epoch. {remedy}"
+            f"yield other elements in each epoch. {REMEDIES[node.epoch_change]}"
         )
+
+
+REMEDIES: Mapping[EpochChange, str] = {
+    EpochChange.ORDER: "Call `cache` first, and the random step after it.",
+    EpochChange.RANDOM: "Call `cache` first, and the random step after it.",
+    EpochChange.INDEX: "Call `cache` first, and `map_with_index` after it.",
+    EpochChange.MEMBERS: "Call `cache` on each dataset, and combine them after it.",
+    EpochChange.UNKNOWN: "If its epochs are equal, use `MapDataset.source(dataset)`.",
+}
+"""What to do instead of caching a dataset whose epochs differ."""

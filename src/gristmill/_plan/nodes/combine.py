@@ -13,7 +13,7 @@ from gristmill._base.indices import as_indices, join_epochs, scale, split_epochs
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._plan.element_spec import ParentSpecs
 from gristmill._plan.mixing import choose, choose_run
-from gristmill._plan.nodes.base import ENDLESS, Node, stable_repr
+from gristmill._plan.nodes.base import ENDLESS, EpochChange, Node, stable_repr
 from gristmill._plan.scheduled_mixing import ScheduledMix
 from gristmill.errors import PlanError
 from gristmill.options import ShardOptions
@@ -51,6 +51,10 @@ class ChooseNode(CombineNode):
     def num_sources(self) -> int:
         return self._num_sources
 
+    @property
+    def keeps_absent(self) -> bool:
+        return True
+
     @abstractmethod
     def locate(self, indices: Indices) -> tuple[Indices, Indices]:
         """Return the number of the parent of each element, and the element's index there."""
@@ -78,6 +82,10 @@ class MixNode(ChooseNode):
     def label(self) -> str:
         weights = list(self.proportions) if self.schedule is None else self.schedule.label
         return f"Mix(weights={weights})"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.MEMBERS
 
     @cached_property
     def _length(self) -> int:
@@ -117,6 +125,10 @@ class SelectNode(ChooseNode):
     def label(self) -> str:
         return f"Select({stable_repr(self.selection)})"
 
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.MEMBERS
+
     def length(self) -> int:
         return len(self.selection)
 
@@ -147,6 +159,10 @@ class ConcatenateNode(ChooseNode):
     @property
     def label(self) -> str:
         return f"Concatenate({len(self.inputs)} datasets)"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
 
     @cached_property
     def _num_sources(self) -> int:
@@ -186,6 +202,14 @@ class ReshardedNode(ChooseNode):
     def label(self) -> str:
         return f"Remaining({self.shard.shard_index} of {self.shard.shard_count})"
 
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE  # nothing reads a second epoch of what remains
+
+    @property
+    def may_be_shard(self) -> bool:
+        return True
+
     def length(self) -> int:
         return self.remaining.num_positions(self.shard)
 
@@ -214,6 +238,10 @@ class ZipNode(CombineNode):
     @property
     def label(self) -> str:
         return f"Zip({len(self.inputs)} datasets)"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
 
     @property
     def is_dense(self) -> bool:

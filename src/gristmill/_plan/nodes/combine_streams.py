@@ -54,6 +54,10 @@ class MixStreamNode(CombineStreamsNode):
         return f"Mix(weights={weights})"
 
     @property
+    def shard_problem(self) -> None:
+        return None
+
+    @property
     def description(self) -> str:
         # Named datasets and their weights may change between two runs.
         return self.label if self.names is None else "Mix"
@@ -95,6 +99,12 @@ class ZipStreamNode(CombineStreamsNode):
     def label(self) -> str:
         return f"Zip({len(self.inputs)} datasets)"
 
+    @property
+    def shard_problem(self) -> str | None:
+        if all(parent.is_dense for parent in self.inputs):
+            return None
+        return "the elements of each shard would be in other tuples, as some may be left out"
+
     def element_spec(self, parents: ParentSpecs, transform: object) -> Tree:
         return tuple(spec() for spec in parents)
 
@@ -115,6 +125,10 @@ class ConcatStreamsNode(CombineStreamsNode):
     def label(self) -> str:
         return f"Concatenate({len(self.inputs)} datasets)"
 
+    @property
+    def shard_problem(self) -> None:
+        return None
+
     def parent_cursors(self, state: StageState) -> list[Cursor | None]:
         cursors = [] if state is None else [tuple(cursor) for cursor in state[1]]
         return [*cursors, *[None] * (len(self.inputs) - len(cursors))]
@@ -130,6 +144,10 @@ class ChainNode(CombineStreamsNode):
     @property
     def label(self) -> str:
         return f"Chain({len(self.inputs)} streams)"
+
+    @property
+    def shard_problem(self) -> str:
+        return "each shard would yield all of its elements"
 
     def remaining(self, state: StageState) -> list[Continuation]:
         """Return the streams that have not ended in a state."""

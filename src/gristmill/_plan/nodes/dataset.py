@@ -11,7 +11,7 @@ from typing import Any, Self, cast, final
 from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._plan.element_spec import ParentSpecs
-from gristmill._plan.nodes.base import Node, RecordsNode, UnaryNode, replace_below
+from gristmill._plan.nodes.base import EpochChange, Node, RecordsNode, UnaryNode, replace_below
 from gristmill._plan.nodes.combine import ReshardedNode
 from gristmill._plan.nodes.exclude import SwitchNode
 from gristmill._plan.nodes.hints import FilterLimits
@@ -32,6 +32,14 @@ class CustomNode(Node):
     @property
     def label(self) -> str:
         return self.name
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.UNKNOWN
+
+    @property
+    def may_be_shard(self) -> bool:
+        return True
 
     @property
     def parents(self) -> tuple[()]:

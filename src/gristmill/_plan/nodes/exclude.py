@@ -7,7 +7,7 @@ import numpy as np
 
 from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._base.indices import as_indices
-from gristmill._plan.nodes.base import UnaryNode
+from gristmill._plan.nodes.base import EpochChange, UnaryNode
 from gristmill._plan.nodes.combine import ChooseNode
 from gristmill.types import Indices
 
@@ -23,6 +23,14 @@ class ExcludeNode(UnaryNode):
     @property
     def label(self) -> str:
         return f"Exclude({len(self.records)} records)"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
+
+    @property
+    def keeps_absent(self) -> bool:
+        return True
 
     @property
     def description(self) -> None:
@@ -50,6 +58,10 @@ class SwitchNode(ChooseNode):
     @property
     def label(self) -> str:
         return f"Switch(first={self.first})"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.MEMBERS
 
     @property
     def description(self) -> None:

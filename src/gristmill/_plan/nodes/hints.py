@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, final
 
+from gristmill._base.checks import as_kind
 from gristmill._base.frozen_dataclass import frozen_dataclass
-from gristmill._plan.nodes.base import Node, Step, UnaryNode
+from gristmill._plan.nodes.base import EpochChange, Node, Step, UnaryNode
 from gristmill.errors import PlanError
 from gristmill.options import MultiprocessingOptions, ReadOptions, SkipErrors, WorkerOptions
-from gristmill.types import Cursor
+from gristmill.types import Cursor, Indices
 
 
 @frozen_dataclass
@@ -21,6 +22,20 @@ class HintNode(UnaryNode):
     @property
     def is_elementwise(self) -> bool:
         return True
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
+
+    @property
+    def keeps_absent(self) -> bool:
+        return True
+
+    def to_parent(self, indices: Indices) -> Indices:
+        return indices
+
+    def num_read(self, index: int) -> int:
+        return index
 
     def index_at(self, cursor: Cursor) -> int:
         return self.parent.index_at(cursor)
@@ -135,6 +150,24 @@ def skip_errors_of(plan: Node) -> SkipErrors | None:
             return node.on_error
         node = node.parent
     raise unlisted_skips(node)
+
+
+def as_on_error(on_error: object) -> SkipErrors | None:
+    """Return which errors of records to skip: `None` for none of them.
+
+    >>> as_on_error("raise")
+
+    Args:
+        on_error: `"raise"`, or a `SkipErrors`.
+
+    Raises:
+        PlanTypeError: It is neither.
+    """
+    if on_error == "raise":
+        return None
+    return as_kind(
+        "on_error", on_error, SkipErrors, remedy='Pass "raise" or `SkipErrors(budget=...)`.'
+    )
 
 
 def unlisted_skips(node: Node) -> PlanError:

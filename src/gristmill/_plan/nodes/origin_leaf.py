@@ -4,7 +4,7 @@ from typing import Any, cast, final
 
 from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._base.trees.tree import with_sorted_keys
-from gristmill._plan.nodes.base import Step
+from gristmill._plan.nodes.base import EpochChange, Step
 from gristmill.errors import BatchError
 from gristmill.types import Element
 
@@ -20,6 +20,13 @@ class OriginLeafNode(Step):
     @property
     def label(self) -> str:
         return "Provenance"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.INDEX
+
+    def num_read(self, index: int) -> int:
+        return index
 
     @property
     def description(self) -> None:

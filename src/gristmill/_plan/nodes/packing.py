@@ -101,6 +101,10 @@ class PackNode(HoldingNode):
         return f"{kind}({_sizes(self.features)}, num_packing_bins={self.num_bins})"
 
     @property
+    def yields_batches(self) -> bool:
+        return False
+
+    @property
     def description(self) -> str:
         return f"{self.label} (seed={self.seed})"
 
@@ -127,6 +131,10 @@ class ConcatSplitNode(HoldingNode):
     @property
     def label(self) -> str:
         return f"ConcatThenSplit({_sizes(self.features)})"
+
+    @property
+    def yields_batches(self) -> bool:
+        return False
 
     @property
     def batch_size(self) -> None:

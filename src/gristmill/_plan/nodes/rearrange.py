@@ -17,7 +17,7 @@ from gristmill._data.sampling.remaining import Remaining
 from gristmill._data.sampling.shuffle import shuffled
 from gristmill._data.sampling.splits import SplitPart
 from gristmill._data.sampling.weights import WeightedDraws
-from gristmill._plan.nodes.base import ENDLESS, UnaryNode
+from gristmill._plan.nodes.base import ENDLESS, EpochChange, UnaryNode
 from gristmill.options import ShardOptions
 from gristmill.types import Indices
 
@@ -30,6 +30,10 @@ class RearrangeNode(UnaryNode):
 
     @property
     def is_order(self) -> bool:
+        return True
+
+    @property
+    def keeps_absent(self) -> bool:
         return True
 
     @abstractmethod
@@ -52,6 +56,13 @@ class ShuffleNode(RearrangeNode):
     def label(self) -> str:
         return f"Shuffle(seed={self.seed})"
 
+    def num_read(self, index: int) -> int:
+        return index
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.ORDER
+
     def to_parent(self, indices: Indices) -> Indices:
         length = self.parent.length()
         epochs, offsets = split_epochs(indices, length)
@@ -70,6 +81,13 @@ class WindowShuffleNode(RearrangeNode):
     @property
     def label(self) -> str:
         return f"WindowShuffle(window_size={self.window}, seed={self.seed})"
+
+    def num_read(self, index: int) -> int:
+        return index
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.ORDER
 
     def to_parent(self, indices: Indices) -> Indices:
         windows, offsets = split_epochs(indices, self.window)
@@ -91,6 +109,14 @@ class SliceNode(RearrangeNode):
         return f"Slice[{self.start}:{self.stop}:{self.step}]"
 
     @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
+
+    @property
+    def may_be_shard(self) -> bool:
+        return True
+
+    @property
     def is_shard(self) -> bool:
         """Whether it is one of several shards of the parent: `ds[shard::num_shards]`."""
         return 0 <= self.start < self.step and self.stop == self.parent.length()
@@ -102,6 +128,9 @@ class SliceNode(RearrangeNode):
     def _stride(self) -> int:
         # An even larger step selects one element, whose offset is 0.
         return min(max(self.step, -ENDLESS), ENDLESS)
+
+    def num_read(self, index: int) -> int:
+        return int(self.to_parent(as_indices([index]))[0])
 
     def to_parent(self, indices: Indices) -> Indices:
         epochs, offsets = split_epochs(indices, self.length())
@@ -128,6 +157,14 @@ class PickNode(RearrangeNode):
     @property
     def label(self) -> str:
         return f"Pick({len(self.picks)} of {self.parent.length()})"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
+
+    @property
+    def may_be_shard(self) -> bool:
+        return True
 
     def length(self) -> int:
         return len(self.picks)
@@ -157,6 +194,10 @@ class SplitNode(RearrangeNode):
     def label(self) -> str:
         return f"Split({self.part})"
 
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
+
     def length(self) -> int:
         return len(self.part)
 
@@ -176,6 +217,10 @@ class WeightedNode(RearrangeNode):
     @property
     def label(self) -> str:
         return f"Sample({self.draws})"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.ORDER
 
     def length(self) -> int:
         return self.draws.num_samples
@@ -198,6 +243,13 @@ class RepeatNode(RearrangeNode):
     def label(self) -> str:
         count = "" if self.num_epochs is None else str(self.num_epochs)
         return f"Repeat({count}{'' if self.reseeds else ', reseed_each_epoch=False'})"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE if self.reseeds else EpochChange.NONE_BELOW
+
+    def num_read(self, index: int) -> int:
+        return index
 
     def length(self) -> int:
         epoch = self.parent.length()
@@ -224,6 +276,14 @@ class RemainingNode(RearrangeNode):
     @property
     def label(self) -> str:
         return f"Remaining({self.shard.shard_index} of {self.shard.shard_count})"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE  # nothing reads a second epoch of what remains
+
+    @property
+    def may_be_shard(self) -> bool:
+        return True
 
     def length(self) -> int:
         return self.remaining.num_positions(self.shard)

@@ -33,6 +33,10 @@ class OperationsNode(StreamStepNode):
         return f"Operations({', '.join(self.names)})"
 
     @property
+    def shard_problem(self) -> None:
+        return None
+
+    @property
     def batch_size(self) -> None:
         return None
 
@@ -80,8 +84,16 @@ class PackBatchesNode(StreamStepNode):
         return f"PackAndBatch({sizes}, batch_size={self.size}{limit})"
 
     @property
+    def shard_problem(self) -> None:
+        return None
+
+    @property
     def batch_size(self) -> None:
         return None
+
+    @property
+    def yields_batches(self) -> bool:
+        return True
 
     def parent_cursors(self, state: StageState) -> list[Cursor | None]:
         return [None if state is None else tuple(state[0])]

@@ -25,13 +25,14 @@ from gristmill._data.sampling.samplers import (
     SequentialSampler,
 )
 from gristmill._data.sampling.shard_lengths import strided_length
+from gristmill._data.sampling.shard_options import as_shard
 from gristmill._data.sources.memory.array import ArraySource
 from gristmill._data.sources.memory.frame import FrameSource, is_frame
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._plan.element_spec import ParentSpecs, ShapeDtypeStruct
-from gristmill._plan.nodes.base import Collate, Node, RecordsNode, kind_of, stable_repr
+from gristmill._plan.nodes.base import Collate, EpochChange, Node, RecordsNode, kind_of, stable_repr
 from gristmill.errors import PlanError, PlanTypeError, SpecError
-from gristmill.options import NoSharding, ShardOptions, as_shard
+from gristmill.options import NoSharding, ShardOptions
 from gristmill.types import (
     Element,
     RandomAccessDataSource,
@@ -95,6 +96,10 @@ class SourceNode(Node):
         kind = kind_of(source)
         shown = kind if isinstance(source, list | tuple) else stable_repr(source)
         return f"{kind}(<{self.length()} records>)" if shown == kind else shown
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
 
     @property
     def parents(self) -> tuple[()]:

@@ -12,9 +12,9 @@ import numpy as np
 
 from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._plan.element_spec import ParentSpecs, batch_spec, output_spec
-from gristmill._plan.nodes.base import ENDLESS, Collate, Step
+from gristmill._plan.nodes.base import ENDLESS, Collate, EpochChange, Step
 from gristmill._plan.nodes.hints import FilterLimits
-from gristmill.types import Cursor, Element, Tree
+from gristmill.types import Cursor, Element, Indices, Tree
 
 
 @frozen_dataclass
@@ -22,6 +22,10 @@ class TransformNode(Step):
     """A step that makes new elements with a user's function, named `name`."""
 
     name: str
+
+    @property
+    def calls_function(self) -> bool:
+        return True
 
     def element_spec(self, parents: ParentSpecs, transform: object) -> Tree:
         return output_spec(self.label, transform, parents)
@@ -46,6 +50,16 @@ class MapNode(TransformNode):
         return f"Map {self.name}"
 
     @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
+
+    def to_parent(self, indices: Indices) -> Indices:
+        return indices
+
+    def num_read(self, index: int) -> int:
+        return index
+
+    @property
     def is_elementwise(self) -> bool:
         return True
 
@@ -67,6 +81,16 @@ class MapWithIndexNode(TransformNode):
     def label(self) -> str:
         return f"MapWithIndex {self.name}"
 
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.INDEX
+
+    def to_parent(self, indices: Indices) -> Indices:
+        return indices
+
+    def num_read(self, index: int) -> int:
+        return index
+
 
 @final
 @frozen_dataclass
@@ -82,6 +106,16 @@ class RandomMapNode(TransformNode):
     def label(self) -> str:
         return f"RandomMap {self.name}"
 
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.RANDOM
+
+    def to_parent(self, indices: Indices) -> Indices:
+        return indices
+
+    def num_read(self, index: int) -> int:
+        return index
+
 
 @final
 @frozen_dataclass
@@ -94,6 +128,16 @@ class SeededMapNode(TransformNode):
     @property
     def label(self) -> str:
         return f"RandomMap {self.name}"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.RANDOM
+
+    def to_parent(self, indices: Indices) -> Indices:
+        return indices
+
+    def num_read(self, index: int) -> int:
+        return index
 
     @property
     def description(self) -> str:
@@ -110,6 +154,14 @@ class AnyFlatMapNode(TransformNode):
     @property
     def label(self) -> str:
         return f"FlatMap {self.name}"
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
+
+    @property
+    def yields_batches(self) -> bool:
+        return False
 
     @property
     def is_dense(self) -> bool:
@@ -143,6 +195,9 @@ class FanOutNode(AnyFlatMapNode):
     def length(self) -> int:
         return min(self.parent.length() * self.max_fan_out, ENDLESS)
 
+    def num_read(self, index: int) -> int:
+        return index // self.max_fan_out
+
 
 @final
 @frozen_dataclass
@@ -157,6 +212,17 @@ class FilterNode(Step):
     @property
     def label(self) -> str:
         return f"Filter {self.name}"
+
+    @property
+    def calls_function(self) -> bool:
+        return True
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
+
+    def num_read(self, index: int) -> int:
+        return index
 
     @property
     def is_dense(self) -> bool:
@@ -195,8 +261,19 @@ class BatchNode(Step):
         return f"Batch({self.size}{dropped})"
 
     @property
+    def calls_function(self) -> bool:
+        return True
+
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.NONE
+
+    @property
     def combines_elements(self) -> bool:
         return True
+
+    def num_read(self, index: int) -> int:
+        return index * self.size
 
     @property
     def records_per_position(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias, cast, final, runtim
 
 from gristmill._base.frozen_dataclass import frozen_dataclass
 from gristmill._plan.element_spec import ParentSpecs, output_spec, resized_spec
-from gristmill._plan.nodes.base import ENDLESS, Collate, Node
+from gristmill._plan.nodes.base import ENDLESS, Collate, EpochChange, Node
 from gristmill._plan.nodes.dataset import undefined_spec
 from gristmill.errors import PlanError
 from gristmill.options import ShardOptions
@@ -35,11 +35,24 @@ class StatefulNode(Node):
     """A stream with a state. Its number of elements is known only at its end."""
 
     @property
+    @abstractmethod
+    def shard_problem(self) -> str | None:
+        """See `Node`. Each stateful node has an answer of its own."""
+
+    @property
     def is_dense(self) -> bool:
         return False
 
+    @property
+    def epoch_change(self) -> EpochChange:
+        return EpochChange.UNKNOWN  # a stream has no epochs
+
     def length(self) -> int:
         return ENDLESS
+
+    def read_cursors(self, state: StageState) -> list[Cursor | None] | None:
+        """Return the cursors up to which the parents were read; `None` if they are not known."""
+        return self.parent_cursors(state)
 
     def parent_cursors(self, state: StageState) -> list[Cursor | None] | None:
         """Return the cursors of the parents in a state, after the elements that are held there.
@@ -52,6 +65,11 @@ class StatefulNode(Node):
     def held(self, state: StageState) -> Continuation | None:
         """Return the stream of the elements that are held in a state, if there are any."""
         return None
+
+    def held_inputs(self, state: StageState) -> list[Continuation]:
+        """Return streams of what the records that are held in a state become, or their inputs."""
+        held = self.held(state)
+        return [] if held is None else [held]
 
     def resharded(
         self,
@@ -74,6 +92,14 @@ class StatefulNode(Node):
 @frozen_dataclass
 class StreamLeafNode(StatefulNode):
     """A stream without parents."""
+
+    @property
+    def shard_problem(self) -> str:
+        return "each shard would yield all of its elements"
+
+    @property
+    def may_be_shard(self) -> bool:
+        return True
 
     @property
     def parents(self) -> tuple[()]:
@@ -193,6 +219,14 @@ class CountedMapNode(CountingNode):
         return f"{'MapWithIndex' if self.seed is None else 'RandomMap'} {self.name}"
 
     @property
+    def calls_function(self) -> bool:
+        return True
+
+    @property
+    def shard_problem(self) -> None:
+        return None
+
+    @property
     def description(self) -> str:
         return self.label if self.seed is None else f"{self.label} (seed={self.seed})"
 
@@ -244,6 +278,10 @@ class LimitNode(BoundedNode):
     def label(self) -> str:
         return f"Limit({self.count})"
 
+    @property
+    def shard_problem(self) -> str:
+        return f"each shard would yield {self.count} elements"
+
 
 @frozen_dataclass
 class HoldingNode(StreamStepNode):
@@ -256,6 +294,10 @@ class HoldingNode(StreamStepNode):
 
     state_size: ClassVar[int] = 3
     """The length of a state in which nothing is held."""
+
+    @property
+    def shard_problem(self) -> None:
+        return None
 
     def parent_cursors(self, state: StageState) -> list[Cursor | None]:
         if state is None:
@@ -325,6 +367,10 @@ class RepeatStreamNode(StreamStepNode):
     def label(self) -> str:
         return f"Repeat({'' if self.num_epochs is None else self.num_epochs})"
 
+    @property
+    def shard_problem(self) -> None:
+        return None
+
 
 @final
 @frozen_dataclass
@@ -334,6 +380,10 @@ class CacheNode(StreamStepNode):
     @property
     def label(self) -> str:
         return "Cache"
+
+    @property
+    def shard_problem(self) -> None:
+        return None
 
 
 def refuse_workers(node: Node) -> None:

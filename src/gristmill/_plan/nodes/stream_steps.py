@@ -8,6 +8,7 @@ from gristmill._plan.element_spec import ParentSpecs, batch_spec, output_spec
 from gristmill._plan.nodes.base import Collate
 from gristmill._plan.nodes.stream import (
     BoundedNode,
+    StageState,
     StreamStepNode,
 )
 from gristmill.types import Cursor, Element, Tree
@@ -36,6 +37,14 @@ class SlidingWindowNode(StreamStepNode):
     def label(self) -> str:
         dropped = ", drop_remainder=True" if self.drop_remainder else ""
         return f"Window({self.size}, stride={self.stride}{dropped})"
+
+    @property
+    def calls_function(self) -> bool:
+        return True
+
+    @property
+    def shard_problem(self) -> None:
+        return None
 
     @property
     def batch_size(self) -> int:
@@ -67,6 +76,17 @@ class ScanNode(StreamStepNode):
     def label(self) -> str:
         return f"Scan {self.name}"
 
+    @property
+    def calls_function(self) -> bool:
+        return True
+
+    def read_cursors(self, state: StageState) -> list[Cursor | None]:
+        return [None if state is None else tuple(state[0])]
+
+    @property
+    def shard_problem(self) -> None:
+        return None
+
     def element_spec(self, parents: ParentSpecs, transform: object) -> Tree:
         return output_spec(self.label, transform, parents)
 
@@ -79,6 +99,10 @@ class SkipNode(BoundedNode):
     @property
     def label(self) -> str:
         return f"Skip({self.count})"
+
+    @property
+    def shard_problem(self) -> str:
+        return f"each shard would skip {self.count} elements"
 
     def index_at(self, cursor: Cursor) -> int:
         below, num_skipped = cursor[0]

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from gristmill._engine.access.cut import Cut
-from gristmill._engine.executors.pools import keeper as keeper_module
 from gristmill._engine.executors.pools.job import Job
 from gristmill._engine.executors.pools.keeper import PoolKeeper
 from gristmill._engine.executors.processes.pool import ProcessPool
+from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill._metrics.counters import Counters
 from gristmill.options import ReadOptions, WorkerOptions
 from tests.faults.processes import gone, kill_quietly, num_descriptors, until, workers_of
@@ -32,9 +32,12 @@ def _only_what_this_test_starts() -> None:
     _other_threads[:] = threading.enumerate()
 
 
+TRIM_AFTER_S = 0.01
+
+
 @pytest.fixture
 def keeper() -> Iterator[PoolKeeper]:
-    keeper = PoolKeeper()
+    keeper = PoolKeeper(TuningPolicy(trim_after_s=TRIM_AFTER_S))
     yield keeper
     keeper.close()
 
@@ -193,10 +196,7 @@ def test_with_a_timeout_of_zero_nothing_is_kept(keeper: PoolKeeper, take: Take):
     assert mine() == set()
 
 
-def test_idle_workers_return_their_memory(
-    keeper: PoolKeeper, take: Take, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(keeper_module, "TRIM_AFTER_S", 0.01)
+def test_idle_workers_return_their_memory(keeper: PoolKeeper, take: Take):
     pool = take(range(4), lambda n: np.full(100_000, n))
     task = pool.scheduler.submit(range(2), job=0)
     pool.assign(max_per_worker=1)

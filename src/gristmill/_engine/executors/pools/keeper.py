@@ -25,11 +25,9 @@ from gristmill._engine.executors.processes import launcher
 from gristmill._engine.executors.processes.pool import ProcessPool
 from gristmill._engine.executors.serialization.packed_sources import PackedSource
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan
+from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 from gristmill.errors import ClosedError
 from gristmill.options import RayOptions, WorkerOptions
-
-TRIM_AFTER_S = 1.0
-"""When an idle pool returns its shared memory: the next epoch usually begins before."""
 
 _TRIM_TIMEOUT_S = 1.0
 """How long to wait for workers to return memory: one may still compute its last task."""
@@ -45,7 +43,8 @@ _PoolKey: TypeAlias = tuple[int, WorkerOptions, tuple[str, ...]]
 class PoolKeeper:
     """The idle pools of a loader or dataset, and those that its iterators use."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: TuningPolicy = DEFAULT_POLICY) -> None:
+        self._policy = policy
         self._idle: list[_IdlePool] = []
         self._in_use = _LivePools()
         self._returning = _LivePools()
@@ -134,7 +133,7 @@ class PoolKeeper:
             _close_idle(self._idle)
 
     def _keep(self, pool: WorkerPool, timeout_s: float) -> None:
-        idle = _IdlePool(pool, self._idle, timeout_s)
+        idle = _IdlePool(pool, self._idle, timeout_s, trim_after_s=self._policy.trim_after_s)
         self._idle.append(idle)
         try:
             idle.watch()
@@ -215,8 +214,11 @@ class _IdlePool:
     the death of the workers.
     """
 
-    def __init__(self, pool: WorkerPool, home: "list[_IdlePool]", timeout_s: float) -> None:
+    def __init__(
+        self, pool: WorkerPool, home: "list[_IdlePool]", timeout_s: float, *, trim_after_s: float
+    ) -> None:
         self._timeout_s = timeout_s
+        self._trim_after_s = trim_after_s
         self.pool = pool
         self._home = home
         self._is_wanted = False
@@ -251,11 +253,11 @@ class _IdlePool:
             _end(pool)
 
     def _wait_for_timeout(self) -> None:
-        timeout_s = self._timeout_s
-        self._sleep(min(TRIM_AFTER_S, timeout_s))
-        if timeout_s > TRIM_AFTER_S and not self._is_woken:
+        timeout_s, trim_after_s = self._timeout_s, self._trim_after_s
+        self._sleep(min(trim_after_s, timeout_s))
+        if timeout_s > trim_after_s and not self._is_woken:
             self.pool.trim_memory(_TRIM_TIMEOUT_S)
-            self._sleep(timeout_s - TRIM_AFTER_S)
+            self._sleep(timeout_s - trim_after_s)
 
     @property
     def _is_woken(self) -> bool:

@@ -10,7 +10,8 @@ import platform
 import sys
 from typing import Any
 
-_JAX_VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+from gristmill._engine.executors.processes.inherited_state import JAX_VARIABLES
+
 _VERSIONS = {
     "NumPy": ("numpy.version", "version"),
     "gristmill": ("gristmill._base.version", "VERSION"),
@@ -23,7 +24,7 @@ def make_actor_class() -> type:
 
     It is defined in a function, so that cloudpickle sends its code, not the name of its module.
     """
-    jax_variables, packages = _JAX_VARIABLES, _VERSIONS  # by value, too
+    jax_variables, packages = JAX_VARIABLES, _VERSIONS  # by value, too
 
     class GristmillWorker:
         """An actor that computes ranges of positions."""

@@ -4,6 +4,12 @@ import time
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar, final
 
+POLL_S = 0.5
+"""How often a pool that waits for events looks at the cluster."""
+
+REPLACE_POLL_S = 0.02
+"""The same while an actor, or the broker, waits to be replaced."""
+
 T = TypeVar("T")
 
 

@@ -20,7 +20,7 @@ from gristmill._engine.executors.ray.cluster.deaths import cause_of_death, is_de
 from gristmill._engine.executors.ray.cluster.elastic import ElasticSize
 from gristmill._engine.executors.ray.cluster.monitor import ClusterMonitor
 from gristmill._engine.executors.ray.cluster.nodes import LOST_FOR_S, ClusterNodes
-from gristmill._engine.executors.ray.events import EventQueue
+from gristmill._engine.executors.ray.events import POLL_S, REPLACE_POLL_S, EventQueue
 from gristmill._engine.executors.ray.messages import BlockHeader, Started
 from gristmill._engine.executors.ray.reply import ActorReply, RemoteReply
 from gristmill._engine.executors.ray.stored_plan import StoredPlan, is_stored
@@ -34,12 +34,6 @@ from gristmill._metrics.stats import WorkerStats
 from gristmill.options import RayOptions
 
 _logger = logging.getLogger("gristmill")
-
-_POLL_S = 0.5
-"""How often a pool that waits looks at the cluster."""
-
-_REPLACE_POLL_S = 0.02
-"""The same while an actor waits to be replaced."""
 
 _pools: "weakref.WeakSet[RayPool]" = weakref.WeakSet()
 """The pools of this process. One that needs room ends the actors of those that are idle."""
@@ -199,7 +193,7 @@ class RayPool(WorkerPool):
         self.scheduler.resume_timers()
         is_woken, has_events = False, False
         while not (is_woken or has_events or self._failure is not None):
-            limits: list[float | None] = [_POLL_S if self._died_at is None else _REPLACE_POLL_S]
+            limits: list[float | None] = [POLL_S if self._died_at is None else REPLACE_POLL_S]
             limits.append(self.scheduler.seconds_to_timeout)
             limits.append(None if deadline is None else deadline - time.monotonic())
             events, is_woken = self._events.take(min(one for one in limits if one is not None))

@@ -21,7 +21,7 @@ from gristmill._engine.executors.pools.task import Task
 from gristmill._engine.executors.ray.cluster.deaths import cause_of_death
 from gristmill._engine.executors.ray.cluster.monitor import ClusterMonitor
 from gristmill._engine.executors.ray.cluster.runtime_env import for_actor
-from gristmill._engine.executors.ray.events import EventQueue
+from gristmill._engine.executors.ray.events import POLL_S, REPLACE_POLL_S, EventQueue
 from gristmill._engine.executors.ray.messages import BlockHeader
 from gristmill._engine.executors.ray.reply import ActorReply
 from gristmill._engine.executors.ray.shared.broker import Attachment, Broker, Opening
@@ -42,11 +42,6 @@ _MAX_READS = 1000
 
 _MAX_CALLS = 16
 """The same of other calls, for which no call for a block is in the way."""
-
-_POLL_S = 0.5
-
-_REPLACE_POLL_S = 0.02
-"""How often to look whether the broker can be replaced."""
 
 
 class _Event(NamedTuple):
@@ -281,7 +276,7 @@ class SharedPool(WorkerPool):
         joined = self._attachment
         is_woken, has_events = False, False
         while not (is_woken or has_events or self._failure is not None):
-            left_s = _POLL_S if self._lost_at is None else _REPLACE_POLL_S
+            left_s = POLL_S if self._lost_at is None else REPLACE_POLL_S
             if deadline is not None:
                 left_s = min(left_s, deadline - time.monotonic())
             queue = self._events
