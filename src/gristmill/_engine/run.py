@@ -116,6 +116,11 @@ class Run:
         return self._running
 
     @property
+    def shard_history(self) -> tuple[tuple[Cursor, ...], ...]:
+        """The cursors of all shards at the end of each earlier run on other numbers of shards."""
+        return self._shard_history
+
+    @property
     def is_at_start(self) -> bool:
         """Whether no element of the stream comes before the position."""
         start = Stream(self._running, inline_settings(self._settings))
