@@ -96,10 +96,11 @@ class DataLoader(GrainDataLoader, ReportedRun):
             are actors on a Ray cluster.
         num_bookmarks: How many positions `at` and `from_step` may start from where steps must be
             counted, as after a filter. Iterators add one from time to time. It takes a kilobyte.
-        provenance: Whether each element gets one more leaf, the position of its record, which
-            `iterator.origins` turns into its source, index, file and epoch. It is the key
-            `"provenance"` of a dict, the last item of a tuple, or the second item of a tuple with
-            any other element. Batching and packing keep it. States are those without it.
+        provenance: Whether each element gets one more leaf, the number of its record in the
+            stream, from 1, which `iterator.origins` turns into its source, index, file and epoch.
+            It is the key `"provenance"` of a dict, the last item of a tuple, or the second item of
+            a tuple with any other element. Batching and packing keep it. States are those without
+            it.
 
     Raises:
         PlanError: The arguments contradict each other or are out of range.
