@@ -29,6 +29,8 @@ def test_the_programs_of_a_page_run(
     monkeypatch.chdir(tmp_path)  # some write files
     if page == "docs/how_to/s3.md":
         request.getfixturevalue("bucket")
+    if page == "docs/coming_from/webdataset.md":
+        request.getfixturevalue("files_left_open")
     names: dict[str, object] = {}
     try:
         for program in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
