@@ -213,7 +213,7 @@ def summary(row: Row, results: list[Result]) -> str:
     score = row.score
     ours = fastest(results, score, role=Role.OURS)
     peer = fastest(results, score, role=Role.PEER)
-    line = [f"[`{row.name}`](#{row.name.replace('_', '-')})", row.title]
+    line = [f"[`{row.name}`](#{row.name})", row.title]
     if score and ours:
         line += [
             with_unit(ours.median(score.metric), score),

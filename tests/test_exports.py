@@ -154,7 +154,7 @@ MEMBERS = {
     gristmill.DatasetIterator: f"{STATE} skipped",
     gristmill.FeedIterator: f"{STATE} origins skipped",
     gristmill.IterDataset: (
-        f"{STEPS} {UNEQUAL} at from_step mp_prefetch prefetch repeat scan shuffle window"
+        f"{STEPS} {UNEQUAL} at from_step mp_prefetch prefetch repeat scan shuffle steps_of window"
     ),
     gristmill.MapDataset: (
         f"{STEPS} {UNEQUAL} cache k_fold repeat sample shuffle slice split to_iter_dataset"

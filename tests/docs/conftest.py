@@ -1,12 +1,29 @@
 """What a page needs besides its programs."""
 
+import gc
 import io
 import tarfile
+import warnings
 from collections.abc import Iterator
 
 import pytest
 
 from tests.io.servers import LOOPBACK, moto_server, s3_server
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep libraries from asking a server for a newer version."""
+    monkeypatch.setenv("NO_ALBUMENTATIONS_UPDATE", "1")
+
+
+@pytest.fixture
+def files_left_open() -> Iterator[None]:
+    """Accept that a library, such as webdataset, leaves files to the garbage collector."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
 
 
 @pytest.fixture

@@ -29,6 +29,8 @@ def test_the_programs_of_a_page_run(
     monkeypatch.chdir(tmp_path)  # some write files
     if page == "docs/how_to/s3.md":
         request.getfixturevalue("bucket")
+    if page == "docs/coming_from/webdataset.md":
+        request.getfixturevalue("files_left_open")
     names: dict[str, object] = {}
     try:
         for program in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
@@ -37,9 +39,30 @@ def test_the_programs_of_a_page_run(
         names.clear()  # an iterator's thread holds its functions, and those all of these names
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *PAGES])
-def test_links_to_files_lead_somewhere(page: str):
+TEXT_PAGES = sorted(
+    name
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]
+    if not MADE.match(name := str(page.relative_to(ROOT)))
+)
+
+
+@pytest.mark.parametrize("page", TEXT_PAGES)
+def test_links_to_files_and_headings_lead_somewhere(page: str):
     source = ROOT / page
-    for target in re.findall(r"\]\(([^)#]+)\)", source.read_text(encoding="utf-8")):
-        if not target.startswith("http"):
-            assert (source.parent / target).exists(), target
+    text = re.sub(r"^```.*?^```", "", source.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^) ]+)\)", text):
+        path, _, anchor = target.partition("#")
+        if target.startswith(("http:", "https:", "mailto:")) or MADE.match(f"docs/{path}"):
+            continue
+        linked = source.parent / path if path else source
+        assert linked.exists(), target
+        if anchor:
+            assert anchor in _anchors(linked), target
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.M)
+    words = [re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", one).replace(" ", "-") for one in words}

@@ -231,6 +231,7 @@ def test_the_elements_are_grains(pipeline: Pipeline):
     assert list(map(exact, ours)) == list(map(exact, theirs))
 
 
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @given(pipeline=pipelines(), way=st.sampled_from(["ahead", "threads"]), cut=st.integers(0, 99))
 @CHEAP
 def test_threads_change_nothing_and_states_restore_anywhere(pipeline: Pipeline, way: str, cut: int):
@@ -243,6 +244,7 @@ def test_threads_change_nothing_and_states_restore_anywhere(pipeline: Pipeline, 
         assert list(rest(dataset, states[place], one)) == elements[place:]
 
 
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @given(pipeline=pipelines(most_parts=2), cut=st.integers(0, 99))
 @DEAR
 def test_workers_change_nothing_and_states_restore_anywhere(pipeline: Pipeline, cut: int):
@@ -255,6 +257,7 @@ def test_workers_change_nothing_and_states_restore_anywhere(pipeline: Pipeline, 
     assert list(rest(other, states[place])) == elements[place:]
 
 
+@pytest.mark.filterwarnings("ignore:There will be no batch")
 @given(pipeline=pipelines(most_parts=1))
 @CHEAP
 def test_every_state_restores(pipeline: Pipeline):

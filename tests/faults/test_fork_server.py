@@ -190,8 +190,14 @@ def test_a_server_that_dies_while_many_workers_start_is_replaced(script: Run, tm
     import fragile
     loader = make(range(9), fragile.step, worker_count=5)
     print(list(loader), loader.stats().num_restarts, loader.stats().worker_start)
+    other = make(range(3), lambda n: n, worker_count=1)
+    print(list(other), other.stats().worker_start)
     """,
-    ) == ["[0, 1, 2, 3, 4, 5, 6, 7, 8] 0 forked"]
+    ) == [
+        "[0, 1, 2, 3, 4, 5, 6, 7, 8] 0 forked, with imports in each worker: "
+        "the fork server died while it imported fragile",
+        "[0, 1, 2] forked",
+    ]
 
 
 def test_a_module_that_crashes_when_it_is_imported_is_named_by_its_signal(

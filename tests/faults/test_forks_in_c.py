@@ -25,7 +25,7 @@ def children(
 ) -> Iterator[Notes]:
     """Collect the children of workers, and end them after the test."""
     if request.param == "spawned":
-        refusals = [Refusal("numpy", "numpy starts threads when it is imported")]
+        refusals = [Refusal(("numpy",), "numpy starts threads when it is imported")]
         monkeypatch.setattr(fork_server, "_refusals", refusals)
     notes = Notes(tmp_path / "children")
     yield notes

@@ -77,8 +77,7 @@ def test_packing_keeps_the_leaf_of_each_segment():
 
     for values, ids, _ in iterator:
         for row in range(2):
-            positions = values["provenance"][row][ids["provenance"][row] > 0]
-            found = iterator.origins(positions)
+            found = iterator.origins(values["provenance"][row])  # its padding is left out
             tokens = values["tokens"][row][ids["tokens"][row] > 0]
             expected = np.concatenate([documents(20)[one.index]["tokens"] for one in found] or [[]])
             assert tokens.tolist() == expected.tolist()
@@ -137,9 +136,9 @@ def test_a_batch_function_of_the_users_gets_no_leaf():
     )
 
     assert [(one["y"], one["provenance"].tolist()) for one in loader] == [
-        (2, [0, 1]),
-        (2, [2, 3]),
-        (1, [4]),
+        (2, [1, 2]),
+        (2, [3, 4]),
+        (1, [5]),
     ]
 
 
@@ -149,6 +148,14 @@ def test_a_key_of_that_name_is_an_error(batch_size: int | None):
 
     with pytest.raises(BatchError, match="have a key 'provenance' already"):
         next(iter(loader))
+
+
+@pytest.mark.parametrize("leaf", ["x", 0.5, [[1.0]], None])
+def test_what_is_no_leaf_is_refused(leaf: Any):
+    iterator = iter(load(range(3), provenance=True))
+
+    with pytest.raises(ProvenanceError, match="consists of integers, but this has the type"):
+        iterator.origins(leaf)
 
 
 def test_the_argument_must_be_a_bool():
@@ -163,4 +170,4 @@ def increment(element: Any) -> Any:
 def test_a_map_keeps_the_argument():
     loader = load(range(3), num_epochs=1, provenance=True).map(increment)
 
-    assert [(x, int(leaf)) for x, leaf in loader] == [(1, 0), (2, 1), (3, 2)]
+    assert [(x, int(leaf)) for x, leaf in loader] == [(1, 1), (2, 2), (3, 3)]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill import Batch, IndexSampler, NoSharding, ReadOptions, ShardOptions
-from gristmill.errors import PlanError, UnknownIndexError
+from gristmill import Batch, IndexSampler, MapDataset, NoSharding, ReadOptions, ShardOptions
+from gristmill.errors import PlanError
 from tests.properties.pipelines import (
     AHEAD,
     INLINE,
@@ -21,6 +21,7 @@ from tests.properties.pipelines import (
     shards,
 )
 from tests.properties.runs import outcome
+from tests.properties.test_provenance import loader_pipelines
 from tests.properties.trees import plain
 
 LAW = settings(deadline=None, print_blob=True, max_examples=100)
@@ -72,7 +73,7 @@ def test_a_record_comes_at_its_steps_and_at_no_others(pipeline: Pipeline, epoch:
         loader = loader.epoch(epoch)
     steps: dict[int, list[int]] = defaultdict(list)
     for step, batch in enumerate(loader):
-        for record in batch.tolist():
+        for record in set(batch.tolist()):
             steps[record].append(step)
 
     found = {record: list(loader.steps_of(record)) for record in range(pipeline.num_records)}
@@ -87,11 +88,53 @@ def test_a_record_that_is_not_in_the_data_is_an_error():
         loader.steps_of(5)
 
 
-def test_the_steps_after_a_filter_are_not_known():
-    loader = Pipeline("range", 5, IndexSampler(5), None, [KeepSome(2)]).loader()
+@given(pipeline=loader_pipelines(), record=st.integers(0, 29))
+@LAW
+def test_the_steps_of_a_record_are_those_whose_provenance_has_it(pipeline: Pipeline, record: int):
+    if record >= pipeline.num_records or isinstance(pipeline.sampler, OwnSampler):
+        return
+    loader = pipeline.loader()
+    with iter(loader) as iterator:
+        expected = [
+            step
+            for step, _ in enumerate(iterator)
+            if record in [origin.index for origin in iterator.provenance().records]
+        ]
 
-    with pytest.raises(UnknownIndexError, match="Filter"):
-        loader.steps_of(1)
+    assert list(loader.steps_of(record)) == expected
+
+
+def test_the_steps_of_a_record_of_a_dataset():
+    first, second = MapDataset.range(20), MapDataset.range(100, 120)
+    dataset = MapDataset.mix([first, second], weights=[2, 1]).shuffle(seed=3).repeat(2)
+    stream = dataset.to_iter_dataset().filter(_is_even).batch(3).shuffle(buffer_size=4, seed=1)
+    batches = [batch.tolist() for batch in stream]
+
+    for number, offset in ((0, 0), (1, 100)):
+        for index in range(10):
+            expected = [step for step, batch in enumerate(batches) if offset + index in batch]
+            assert list(stream.steps_of((number, index))) == expected
+    with stream.from_step(2) as iterator:
+        next(iterator)
+        (origin, *_) = iterator.provenance().records
+    assert 2 in stream.steps_of(origin)
+
+
+def _is_even(number: int) -> bool:
+    return number % 2 == 0
+
+
+def test_a_record_of_a_dataset_that_is_not_in_the_data_is_an_error():
+    stream = MapDataset.range(5).to_iter_dataset()
+
+    with pytest.raises(IndexError, match=r"Record 5 is not in the data: .* has 5 records"):
+        stream.steps_of(5)
+    with pytest.raises(IndexError, match="There is no source 1: the pipeline has 1"):
+        stream.steps_of((1, 0))
+    with pytest.raises(PlanError, match="The pipeline has 2 sources"):
+        MapDataset.concatenate(
+            [MapDataset.range(5), MapDataset.range(3)]
+        ).to_iter_dataset().steps_of(1)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""The records that users exclude, by the number of their source."""
+"""The records that users name, by the number of their source, and the exclusion of records."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -8,6 +8,7 @@ from gristmill._base.checks import as_int
 from gristmill._engine.provenance.origin import RecordOrigin
 from gristmill._engine.run import Run
 from gristmill._plan.exclusion import numbered_sources
+from gristmill._plan.nodes.base import Node
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import Cursor
 
@@ -29,6 +30,20 @@ def exclude_records(
         steps: Steps, all records of which are left out.
         find_step: Returns the cursor before a step, or `None` if elements must be counted.
     """
+    plan, _, _ = run.pipeline
+    found = named_records(plan, records)
+    numbers = sorted({as_int("steps", step) for step in _as_iterable("steps", steps)})
+    for number, index in run.records_at(numbers, find_step) if numbers else ():
+        found[number].add(index)
+    run.exclude(found)
+
+
+def named_records(plan: Node, records: ToExclude) -> dict[int, set[int]]:
+    """Return the indices of records by the number of their source, in a `defaultdict`.
+
+    Raises:
+        PlanError: There are indices, but several sources.
+    """
     found: dict[int, set[int]] = defaultdict(set)
     plain: list[int] = []
     if isinstance(records, range):
@@ -43,7 +58,6 @@ def exclude_records(
         else:
             plain.append(as_int("records", record))
     if plain:
-        plan, _, _ = run.pipeline
         num_sources = len(numbered_sources(plan))
         if num_sources > 1:
             raise PlanError(
@@ -51,10 +65,7 @@ def exclude_records(
                 "`provenance().records` contains them, or pairs of a source's number and an index."
             )
         found[0].update(plain)
-    numbers = sorted({as_int("steps", step) for step in _as_iterable("steps", steps)})
-    for number, index in run.records_at(numbers, find_step) if numbers else ():
-        found[number].add(index)
-    run.exclude(found)
+    return found
 
 
 def _as_iterable(argument: str, value: Any) -> Iterable[Any]:

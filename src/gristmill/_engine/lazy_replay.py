@@ -1,6 +1,7 @@
 """Import the replay of elements when it is first used: most programs never ask for provenance."""
 
 import importlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gristmill._checkpoint.state import Position
@@ -19,6 +20,14 @@ def trace_element(
     """Return the provenance of the element that follows a position, as `replay` does."""
     replay: Any = importlib.import_module("gristmill._engine.provenance.replay")
     return replay.trace_element(plan, settings, before, after)
+
+
+def trace_steps_of(
+    plan: Node, settings: Settings, *, source_number: int, index: int
+) -> Iterator[int]:
+    """Return the steps at which a record comes, as `steps_by_tracing` finds them."""
+    module: Any = importlib.import_module("gristmill._engine.provenance.steps_by_tracing")
+    return module.trace_steps_of(plan, settings, source_number=source_number, index=index)
 
 
 def find_origins(sample: SampleNode, rows: list[list[int]]) -> "list[RecordOrigin]":

@@ -118,6 +118,11 @@ class Run:
         return self._running
 
     @property
+    def shard_history(self) -> tuple[tuple[Cursor, ...], ...]:
+        """The cursors of all shards at the end of each earlier run on other numbers of shards."""
+        return self._shard_history
+
+    @property
     def is_at_start(self) -> bool:
         """Whether no element of the stream comes before the position."""
         start = Stream(self._running, inline_settings(self._settings))
@@ -142,8 +147,15 @@ class Run:
         return provenance
 
     def origins(self, leaf: NDArray[Any]) -> list[RecordOrigin]:
-        """Return the records at some positions, each perhaps with the numbers of outputs."""
-        rows = leaf.reshape(-1, 1 + num_outputs_in_leaf(self._plan))
+        """Return the records with some numbers, each perhaps with the numbers of outputs."""
+        width = 1 + num_outputs_in_leaf(self._plan)
+        if leaf.dtype.kind not in "iu" or leaf.size % width:
+            shape = "" if width == 1 else f" in rows of {width}"
+            raise ProvenanceError(
+                f"The leaf that `provenance=True` adds consists of integers{shape}, but this has "
+                f"the type {leaf.dtype} and the shape {leaf.shape}. Pass that leaf."
+            )
+        rows = leaf.reshape(-1, width)
         return find_origins(sample_below(self._running), rows.tolist())
 
     def restore(self, given: Any, *, validates: bool = True) -> None:

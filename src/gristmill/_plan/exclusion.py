@@ -54,6 +54,31 @@ def _id_of(node: SourceNode | CustomNode) -> int:
     return id(node.source if isinstance(node, SourceNode) else node.dataset)
 
 
+def source_with_number(plan: Node, number: int) -> SourceNode | CustomNode | InterleaveNode:
+    """Return the source with a number, as `numbered_sources` counts them.
+
+    Raises:
+        IndexError: There is none.
+        PlanError: A stream in the plan has no sources that are known.
+    """
+    sources = numbered_sources(plan)
+    if 0 <= number < len(sources):
+        return sources[number]
+    for node in all_nodes(plan):
+        if isinstance(node, StreamLeafNode):
+            raise _not_below(node)
+    raise IndexError(f"There is no source {number}: the pipeline has {len(sources)}.")
+
+
+def check_record(source: Node, record: int) -> None:
+    """Raise an error if a source does not have a record."""
+    num_records = source.length()
+    if not 0 <= record < num_records:
+        raise IndexError(
+            f"Record {record} is not in the data: {source.label} has {num_records} records."
+        )
+
+
 def holds_elements(plan: Node) -> bool:
     """Return whether a position of a plan is more than the number of records before it."""
     return isinstance(bottom_of(plan), StatefulNode)
@@ -74,22 +99,13 @@ def with_excluded(
         IndexError: A source has no such record.
         PlanError: Records cannot be left out below a step.
     """
-    sources, by_id = numbered_sources(original), dict[int, tuple[int, ...]]()
+    by_id: dict[int, tuple[int, ...]] = {}
     for number, some in records:
-        if not 0 <= number < len(sources):
-            for node in all_nodes(original):
-                if isinstance(node, StreamLeafNode):  # which has no sources
-                    raise _not_below(node)
-            raise IndexError(f"There is no source {number}: the pipeline has {len(sources)}.")
-        source = sources[number]
+        source = source_with_number(original, number)
         if isinstance(source, InterleaveNode):
             raise _not_below(source)
-        num_records = source.length()
         for record in (some[0], some[-1]):
-            if not 0 <= record < num_records:
-                raise IndexError(
-                    f"Record {record} is not in the data: {source.label} has {num_records} records."
-                )
+            check_record(source, record)
         by_id[_id_of(source)] = some
     return _exclude(plan, cursor, by_id)
 

@@ -7,11 +7,12 @@ import numpy as np
 
 from gristmill._data.sampling.epoch_samplers import EpochSampler
 from gristmill._data.sampling.samplers import IndexSampler, SequentialSampler
-from gristmill._plan.nodes.base import Node, unknown_index
+from gristmill._plan.exclusion import check_record
+from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import AccessNode
 from gristmill._plan.nodes.sampled import SampleNode
 from gristmill._plan.nodes.stream import StatefulNode
-from gristmill._plan.traverse import bottom_of, sample_of, steps_of
+from gristmill._plan.traverse import bottom_of, sample_below, sample_of, steps_of
 from gristmill.errors import PlanError
 from gristmill.types import Cursor
 
@@ -94,25 +95,19 @@ def no_element_at(step: int, num_steps: int) -> IndexError:
     return IndexError(f"There is no element at step {step}: the stream has {num_steps} elements.")
 
 
-def steps_of_record(plan: Node, record: int, *, skips_errors: bool = False) -> Iterator[int]:
+def steps_of_record(plan: Node, record: int) -> Iterator[int] | None:
     """Return the steps at which a record comes, in order; endless if the epochs are.
+
+    It is `None` if they are not known without counting, because a step drops or splits elements.
 
     Raises:
         IndexError: The source has no such record.
         PlanError: The order of the sampler is not known.
-        UnknownIndexError: A step of the plan drops or splits elements.
     """
-    sparse = _first_sparse(plan)
-    if sparse is not None:
-        raise unknown_index(sparse.label)
-    sample = sample_of(plan)
-    if skips_errors:
-        raise unknown_index("a loader with `on_error=SkipErrors(...)`")
-    num_records = sample.parent.length()
-    if not 0 <= record < num_records:
-        raise IndexError(
-            f"Record {record} is not in the data: {sample.parent.label} has {num_records} records."
-        )
+    sample = sample_below(plan)
+    check_record(sample.parent, record)
+    if _first_sparse(plan) is not None:
+        return None
     sampler = sample.sampler
     if not isinstance(sampler, IndexSampler | SequentialSampler | EpochSampler):
         raise PlanError(
@@ -135,6 +130,7 @@ def _steps(
     stride = shards if sample.has_contiguous_shards else 1
     first_epoch = 0 if sample.epoch is None else sample.epoch
     epochs = count() if sample.epoch is None else [sample.epoch]
+    last = -1  # a record that comes twice in a batch is at one step
     for epoch in epochs:
         before = (epoch - first_epoch) * size
         if not size or before * stride // shards >= num_positions:
@@ -145,8 +141,10 @@ def _steps(
                 position, owner = divmod(position, shards)
                 if owner != shard:
                     continue
-            if position < num_positions and position // per_step < num_steps:
-                yield position // per_step
+            step = position // per_step
+            if position < num_positions and last < step < num_steps:
+                last = step
+                yield step
 
 
 def _first_sparse(plan: Node) -> Node | None:

@@ -154,7 +154,6 @@ def test_elements_are_put_on_the_device():
         assert_same(jax.tree.map(np.asarray, batch), expected)
 
 
-@pytest.mark.filterwarnings("ignore:`feed` gets single numbers")
 def test_what_is_on_the_device_goes_on_from_any_state_and_may_be_mapped():
     ds = ours.MapDataset.range(7).map(np.int32).to_iter_dataset()
     on_device = experimental.device_put(ds, jax.devices()[0], device_buffer_size=1)

@@ -26,7 +26,6 @@ def pipelines(module: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.filterwarnings("ignore:`feed` gets single numbers")  # "elements", on purpose
 @pytest.mark.parametrize("kind", list(pipelines(gm)))
 @pytest.mark.parametrize("sizes", [(4, 2), (1, 1), (0, 0)], ids=str)
 def test_device_put_yields_the_elements_of_grains(kind: str, sizes: tuple[int, int]):

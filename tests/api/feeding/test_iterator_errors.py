@@ -45,7 +45,6 @@ def test_an_error_of_a_step_is_raised_with_its_notes_and_can_be_retried(prefetch
         assert lists(iterator) == [[4, 5], [6, 7], [8, 9]]
 
 
-@pytest.mark.filterwarnings("ignore:`feed` gets single numbers")
 @EACH_PREFETCH
 def test_a_batch_that_could_not_be_fed_can_be_retried(prefetch: int):
     is_broken = True

@@ -42,7 +42,6 @@ from tests.api.feeding.batches import EACH_PREFETCH, UNSUPPORTED, first, lists, 
     ],
     ids=lambda value: f"{type(value).__name__}-{getattr(value, 'dtype', value)!s}",
 )
-@pytest.mark.filterwarnings("ignore:`feed` gets single numbers")
 def test_numbers_of_every_kind_become_arrays(leaf: Any, dtype: str):
     array = first(of({"x": leaf}))["x"]
 

@@ -160,7 +160,6 @@ def test_jax_compiles_again_only_for_a_kept_smaller_batch(
     assert total == 2 * sum(range(16 if remainder == "drop" else 18))
 
 
-@pytest.mark.filterwarnings("ignore:`feed` gets single numbers")  # once in each process
 def test_batches_whose_rows_cannot_be_counted_raise():
     with pytest.raises(FeedError, match=re.escape('batch["a"]: 2, batch["b"]: 3')):
         fed(of({"a": np.ones(2), "b": np.ones(3)}), remainder="pad", batch_size=4)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gristmill import Batch, Filter, MapDataset, ShardOptions, feed, load
+from gristmill import Batch, Filter, MapDataset, ShardOptions, SkipErrors, feed, load
 from gristmill._api.ledgers.audit import audit
 from gristmill._api.ledgers.replay import replay_ledger
 from gristmill._checkpoint.ledger_file import Ledger, batch_digest, find_ledgers, read_ledger
@@ -37,9 +37,8 @@ def loader_of(*steps: Any, seed: int = 1, **options: Any) -> Any:
         np.arange(80),
         shuffle=True,
         seed=seed,
-        num_epochs=1,
         transformations=operations,
-        **options,
+        **{"num_epochs": 1, **options},
     )
 
 
@@ -260,6 +259,47 @@ def test_an_unknown_step_must_be_named(tmp_path: Path):
         next(iterator)
 
     assert [line.step for line in only_ledger(tmp_path).steps] == [1]
+
+
+def test_after_an_exclusion_the_step_must_be_named(tmp_path: Path):
+    with iter(loader_of()) as iterator:
+        next(iterator)
+        iterator.exclude(records=[70])
+        with pytest.raises(PlanError, match="not known: records were excluded, and"):
+            iterator.keep_ledger(tmp_path)
+
+
+def test_where_records_are_skipped_the_step_must_be_named(tmp_path: Path):
+    with iter(loader_of(on_error=SkipErrors(2))) as iterator:
+        next(iterator)
+        with pytest.raises(PlanError, match="not known: bad records may have been skipped, and"):
+            iterator.keep_ledger(tmp_path)
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 4), (1, 3)])
+def test_steps_go_on_after_a_change_of_the_number_of_shards(
+    before: int, after: int, tmp_path: Path
+):
+    def sharded(shard: int, count: int) -> Any:
+        return iter(loader_of(shard_options=ShardOptions(shard, count), num_epochs=2))
+
+    def take(iterator: Any, count: int) -> Any:
+        with iterator:
+            iterator.keep_ledger(tmp_path)
+            assert len(list(islice(iterator, count))) == count
+            return iterator.get_state()
+
+    states = [take(sharded(shard, before), 3) for shard in range(before)]
+    for _ in range(2):  # the second time, the states describe two earlier runs
+        iterators = [sharded(shard, after) for shard in range(after)]
+        for iterator in iterators:
+            iterator.set_state(gather_states(states))
+        states = [take(iterator, 2) for iterator in iterators]
+        before, after = after, before
+
+    ledgers = [read_ledger(path) for path in find_ledgers(tmp_path)]
+    steps = sorted([line.step for line in ledger.steps] for ledger in ledgers)
+    assert steps == sorted(before * [[0, 1, 2, 5, 6]] + after * [[3, 4]])
 
 
 def test_iterators_of_all_shards_at_once_have_no_ledger(tmp_path: Path):

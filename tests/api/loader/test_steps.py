@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gristmill import Batch, DataLoader, Filter, IndexSampler, ShardOptions, SkipErrors, load
-from gristmill.errors import PlanError, PlanTypeError, UnknownIndexError
+from gristmill.errors import PlanError, PlanTypeError
 
 
 class Odd(Filter):
@@ -158,8 +158,9 @@ def test_steps_with_skipped_records_are_counted():
 
     for step, batch in enumerate(loader):
         assert loader.at(step).tolist() == batch.tolist()
-    with pytest.raises(UnknownIndexError, match="SkipErrors"):
-        loader.steps_of(1)
+    steps = {record: step for step, batch in enumerate(loader) for record in batch.tolist()}
+    for record in range(30):
+        assert list(loader.steps_of(record)) == ([steps[record]] if record in steps else [])
 
 
 def test_a_state_made_by_hand_is_that_of_the_iterator():

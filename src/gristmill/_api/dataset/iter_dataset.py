@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
@@ -40,6 +40,7 @@ from gristmill._api.dataset.signatures import (
 )
 from gristmill._api.dataset.stream_steps import StreamSteps
 from gristmill._api.dataset.suggestions import SuggestsConstructors
+from gristmill._api.find_steps import find_steps_of
 from gristmill._api.grain_datasets import grain_node, is_grain_dataset
 from gristmill._api.plan_access import plan_of, require_length
 from gristmill._api.step_bookmarks import NUM_BOOKMARKS, StepBookmarks
@@ -49,6 +50,7 @@ from gristmill._base.grain.classes import IterDataset as GrainIterDataset
 from gristmill._data.transforms.base import Transformation, Transformations
 from gristmill._engine.executors.pools.keeper import PoolKeeper
 from gristmill._engine.inline_plan import inline_plan
+from gristmill._engine.provenance.origin import RecordOrigin
 from gristmill._plan.mix_schedule import MixWeights
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.combine_streams import ConcatStreamsNode
@@ -188,6 +190,28 @@ class IterDataset(
             for element in iterator:
                 return element
         raise no_element_at(step, step)
+
+    def steps_of(self, record: int | tuple[int, int] | RecordOrigin) -> Iterator[int]:
+        """Return the steps at which a record comes, in order; endless if the stream is.
+
+        The stream is computed from its start, as far as steps are requested. A loader finds them in
+        constant time where the order is a permutation.
+
+        >>> from gristmill import MapDataset
+        >>> ds = MapDataset.range(10).shuffle(seed=0).repeat(2).to_iter_dataset().batch(4)
+        >>> list(ds.steps_of(7)) == [step for step, batch in enumerate(ds) if 7 in batch]
+        True
+
+        Args:
+            record: The index of the record in the source; if there are several sources, an origin
+                as `provenance().records` contains them, or the number of the source and an index.
+
+        Raises:
+            IndexError: The source has no such record.
+            PlanError: There are several sources, and `record` is an index.
+            ProvenanceError: A step does not keep track of records.
+        """
+        return find_steps_of(self, record)
 
     def _inline(self) -> "IterDataset[T_co]":
         """Return this dataset without workers."""

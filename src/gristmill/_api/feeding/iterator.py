@@ -207,7 +207,7 @@ class FeedIterator(DatasetIterator[Tree]):
 
         Args:
             leaf: The leaf of a batch, or the rows of it that this process can read. Where JAX has
-                only 32 bits, positions from 2^31 on do not fit: leave the leaf out of the batch
+                only 32 bits, numbers from 2^31 on do not fit: leave the leaf out of the batch
                 before it is fed, or set `jax_enable_x64`.
 
         Raises:

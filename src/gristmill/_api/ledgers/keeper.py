@@ -217,19 +217,24 @@ class LedgerKeeper:
     def _find_step(self, run: Run, state: JsonObject) -> int:
         step = self._known_step(run, state)
         if step is None:
+            reason = (
+                "records were excluded"
+                if state.get("excluded")
+                else "bad records may have been skipped"
+                if _skips_errors(run)
+                else "a step of the pipeline drops, splits or packs elements"
+            )
             raise PlanError(
-                "The number of the next step is not known: a step of the pipeline drops, splits or "
-                f"packs elements, and {self._path} does not contain the state that the iterator "
-                "is at. Pass `step`."
+                f"The number of the next step is not known: {reason}, and {self._path} does not "
+                "contain the state that the iterator is at. Pass `step`."
             )
         return step
 
     def _known_step(self, run: Run, state: JsonObject) -> int | None:
         """Return the number of the next step, from the position or from the ledger."""
         cursor = run.stream.cursor
-        _, settings, _ = run.pipeline
-        is_counted = state.get("taken") or state.get("excluded") or settings.on_error is not None
-        step = None if is_counted else step_at_cursor(self._plan, cursor)
+        is_counted = state.get("excluded") or _skips_errors(run)
+        step = None if is_counted else _steps_of_runs(self._plan, (*run.shard_history, (cursor,)))
         if step is not None and not may_lack_elements(self._plan):
             return step
         if not state.get("taken") and run.is_at_start:
@@ -240,6 +245,29 @@ class LedgerKeeper:
         except (FileNotFoundError, CorruptFileError):
             return step
         return next((number for number, found in reversed(steps) if found == digest), step)
+
+
+def _skips_errors(run: Run) -> bool:
+    _, settings, _ = run.pipeline
+    return settings.on_error is not None
+
+
+def _steps_of_runs(plan: Node, runs: Sequence[Sequence[Cursor]]) -> int | None:
+    """Return the number of steps of runs on some numbers of shards, one after the other.
+
+    The shards of a run are at the same step, unless the last one of a shard is missing.
+
+    Args:
+        plan: The plan of any shard.
+        runs: For each run, the cursors of its shards.
+    """
+    total = 0
+    for cursors in runs:
+        steps = [step_at_cursor(plan, cursor) for cursor in cursors]
+        if None in steps:
+            return None
+        total += max(step for step in steps if step is not None)
+    return total
 
 
 def _steps_in(path: Path) -> list[tuple[int, str]]:

@@ -264,8 +264,11 @@ class DataLoaderIterator(OrbaxCheckpointable, ReportedRun, Iterator[Element]):
         (array([104, 107]), [4, 7])
 
         Args:
-            leaf: The leaf of an element or batch, or some of its rows. Numbers below zero, such as
-                the padding of packed rows may be, are left out.
+            leaf: The leaf of an element or batch, or some of its rows. The zeros of padding are
+                left out.
+
+        Raises:
+            ProvenanceError: It is not such a leaf.
         """
         return self._run.origins(np.asarray(leaf))
 

@@ -51,7 +51,7 @@ def load(
         on_error: `"raise"` to raise the errors of records, or `SkipErrors(budget)` to skip records
             that raise. The iterator lists them as `skipped`.
         worker_options: How workers are started, monitored and replaced.
-        provenance: Whether each element gets the position of its record as one more leaf, as
+        provenance: Whether each element gets the number of its record as one more leaf, as
             described for `DataLoader`.
         num_bookmarks: How many positions `at` and `from_step` may start from where steps must be
             counted, as described for `DataLoader`.

@@ -23,6 +23,7 @@ from gristmill._data.transforms.base import Transformation
 from gristmill._data.transforms.operations import Operation
 from gristmill._engine.executors.pools.keeper import PoolKeeper
 from gristmill._engine.inline_plan import inline_settings
+from gristmill._engine.lazy_replay import trace_steps_of
 from gristmill._metrics.counters import StatsTotal
 from gristmill._metrics.stats import Stats, show_html
 from gristmill._metrics.timeline import Timeline, all_spans
@@ -96,10 +97,11 @@ class DataLoader(GrainDataLoader, ReportedRun):
             are actors on a Ray cluster.
         num_bookmarks: How many positions `at` and `from_step` may start from where steps must be
             counted, as after a filter. Iterators add one from time to time. It takes a kilobyte.
-        provenance: Whether each element gets one more leaf, the position of its record, which
-            `iterator.origins` turns into its source, index, file and epoch. It is the key
-            `"provenance"` of a dict, the last item of a tuple, or the second item of a tuple with
-            any other element. Batching and packing keep it. States are those without it.
+        provenance: Whether each element gets one more leaf, the number of its record in the
+            stream, from 1, which `iterator.origins` turns into its source, index, file and epoch.
+            It is the key `"provenance"` of a dict, the last item of a tuple, or the second item of
+            a tuple with any other element. Batching and packing keep it. States are those without
+            it.
 
     Raises:
         PlanError: The arguments contradict each other or are out of range.
@@ -358,7 +360,9 @@ class DataLoader(GrainDataLoader, ReportedRun):
         """Return the steps at which a record comes, in order, one epoch after the other.
 
         In constant time for each epoch of an `IndexSampler` or a `SequentialSampler`, whose order
-        is a permutation that can be inverted. For other samplers, each epoch is searched.
+        is a permutation that can be inverted. For other samplers, each epoch is searched. After a
+        filter, a flat map or an operation over iterators, or with `on_error=SkipErrors(...)`, the
+        stream is computed from its start, as far as steps are requested.
 
         >>> from itertools import islice
         >>> from gristmill import load
@@ -372,14 +376,13 @@ class DataLoader(GrainDataLoader, ReportedRun):
         Raises:
             IndexError: The source has no such record.
             PlanError: The sampler is one of your own, whose order is not known.
-            UnknownIndexError: A filter or a flat map makes the steps unknown.
+            ProvenanceError: A step does not keep track of records.
         """
-        settings = self._pipeline.settings
-        return steps_of_record(
-            self._pipeline.plan,
-            as_int("record", record),
-            skips_errors=settings.on_error is not None,
-        )
+        pipeline, index = self._pipeline, as_int("record", record)
+        steps = steps_of_record(pipeline.plan, index)
+        if steps is None or pipeline.settings.on_error is not None:
+            return trace_steps_of(pipeline.plan, pipeline.settings, source_number=0, index=index)
+        return steps
 
     def _with_shard(self, shard: ShardOptions) -> "DataLoader":
         """Return this loader for another shard."""

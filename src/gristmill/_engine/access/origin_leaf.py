@@ -1,4 +1,4 @@
-"""Compute the leaf that `provenance=True` adds: the positions of the records of a block."""
+"""Compute the leaf that `provenance=True` adds: the numbers of the records of a block."""
 
 from typing import Any
 
@@ -17,16 +17,17 @@ from gristmill._plan.traverse import num_flat_maps, sample_of
 
 
 def origin_leaf(node: Node, lineage: Lineage) -> NDArray[np.int64]:
-    """Return the position of each element, and after flat maps the numbers of its outputs.
+    """Return the number of the record of each element, and after flat maps those of its outputs.
 
-    Positions count over all shards.
+    Records count from 1, over all shards, so that the zeros of padding stand for none.
     """
     positions = as_indices(sample_of(node).indices(lineage.positions()))
+    records = positions.astype(np.int64, copy=False) + 1
     count = num_flat_maps(node)
     if not count:
-        return positions.astype(np.int64, copy=False)
+        return records
     outputs = lineage.sparse().origins[:, 1 : 1 + count] - 1  # counted up to the output
-    return np.concatenate([positions[:, None], outputs], axis=1, dtype=np.int64)
+    return np.concatenate([records[:, None], outputs], axis=1, dtype=np.int64)
 
 
 def origin_leaf_step(node: OriginLeafNode, context: ReadContext) -> RunStep:

@@ -57,14 +57,14 @@ def trace_element(
 
 
 def origins_at(sample: SampleNode, rows: list[list[int]]) -> list[RecordOrigin]:
-    """Return the record at each position, with the numbers of the outputs that follow it.
+    """Return the record with each number, and with the numbers of the outputs that follow it.
 
-    Positions below zero are padding.
+    Records count from 1: zeros, and numbers below, are padding.
     """
     return [
-        replace(origin_at(sample, position), outputs=tuple(outputs))
-        for position, *outputs in rows
-        if position >= 0
+        replace(origin_at(sample, number - 1), outputs=tuple(outputs))
+        for number, *outputs in rows
+        if number > 0
     ]
 
 

@@ -236,7 +236,7 @@ def trace_flat_map(tracer: Tracer, node: FlatMapNode | FanOutNode, mode: TraceMo
 
 def _leaf_of(rows: Sequence[Row]) -> NDArray[np.int64]:
     """Return the leaf that `provenance=True` adds, for elements of one record each."""
-    found = [[row[0].position, *row[0].outputs] for row in rows]
+    found = [[cast("int", row[0].position) + 1, *row[0].outputs] for row in rows]
     leaf = np.array(found, dtype=np.int64)
     return leaf[:, 0] if leaf.shape[1:] == (1,) else leaf
 

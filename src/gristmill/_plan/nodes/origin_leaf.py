@@ -1,4 +1,4 @@
-"""A leaf of each element with the position of its record, which batching and packing keep."""
+"""A leaf of each element with the number of its record, which batching and packing keep."""
 
 from typing import Any, cast, final
 
@@ -15,7 +15,7 @@ LEAF = "provenance"
 @final
 @frozen_dataclass
 class OriginLeafNode(Step):
-    """Elements with the position of their record in the stream of the sampler as one more leaf."""
+    """Elements with the number of their record in the stream of the sampler as one more leaf."""
 
     @property
     def label(self) -> str:

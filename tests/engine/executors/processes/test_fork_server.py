@@ -143,7 +143,7 @@ def test_a_hazard_retires_the_server_and_is_left_out_of_the_next(
 
     assert worker.process.pid == 0
     assert worker.process.refusal == Refusal(
-        "opens_a_file", "opens_a_file leaves files open when it is imported"
+        ("opens_a_file",), "opens_a_file leaves files open when it is imported"
     )
     worker.end()
     assert left_out() == {"opens_a_file": "opens_a_file leaves files open when it is imported"}
@@ -194,22 +194,51 @@ def test_a_server_with_the_old_code_of_a_module_is_replaced(
 
 def test_numpy_that_starts_threads_is_why_nothing_is_forked(refusals: list[Refusal]):
     assert why_not_forked() is None
-    refusals.append(Refusal("numpy", "numpy starts threads when it is imported"))
+    refusals.append(Refusal(("numpy",), "numpy starts threads when it is imported"))
 
     assert why_not_forked() == "NumPy starts threads; OPENBLAS_NUM_THREADS=1 prevents that"
     assert fork_server(worker_environment()) is None
 
 
 def test_after_many_refusals_nothing_is_forked(refusals: list[Refusal]):
-    refusals += [Refusal(f"m{n}", f"m{n} starts threads") for n in range(MAX_REFUSALS - 1)]
-    assert why_not_forked() is None
+    refusals += [Refusal((f"m{n}",), f"m{n} starts threads") for n in range(MAX_REFUSALS - 1)]
+    modules = [*(module for refusal in refusals for module in refusal.modules), "last", "numbers"]
+    assert why_not_forked(modules) is None
 
-    refusals.append(Refusal("last", "last imports JAX"))
+    refusals.append(Refusal(("last",), "last imports JAX"))
 
-    reason = why_not_forked()
+    reason = why_not_forked(modules)
     assert reason is not None
     assert reason.startswith("m0 starts threads; m1")
     assert reason.endswith("last imports JAX")
+    assert why_not_forked(["numbers", "m3"]) is None  # another plan has only one of them
+
+
+def test_a_module_that_kills_the_server_is_left_out_of_the_next(
+    servers: list[ForkServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "exits.py").write_text("import os\nos._exit(3)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    environment = worker_environment()
+    first = fork_server(environment)
+    assert first is not None
+    fine = Asked(first, "wave")
+    assert fine.process.pid
+
+    worker = Asked(first, "exits", "wave")
+
+    reason = "the fork server died while it imported exits"
+    assert worker.process.pid == 0
+    assert worker.process.refusal == Refusal(("exits",), reason)
+    assert left_out() == {"exits": reason}
+    worker.end()
+    fine.end()
+    second = fork_server(environment, ["exits"])
+    assert second not in (first, None)
+    assert second is not None
+    again = Asked(second, "exits", "wave")
+    assert again.process.pid
+    again.end()
 
 
 def test_a_request_fits_a_packet_however_many_modules_there_are():

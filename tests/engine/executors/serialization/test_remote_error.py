@@ -13,7 +13,7 @@ import pytest
 
 from gristmill._base.trees.tree import map_leaves
 from gristmill._engine.executors.serialization.remote_error import dump_error, load_error
-from gristmill.errors import BatchError, WorkerError
+from gristmill.errors import BatchError, CorruptFileError, WorkerError
 
 InWorker = Callable[..., Any]
 
@@ -74,6 +74,16 @@ def test_the_notes_and_attributes_come_along(in_worker: InWorker):
 
     assert back.__notes__[0] == "In Map decode, added at train.py:3, on record 7."
     assert vars(back)["record"] == {"id": 7}
+
+
+def test_the_notes_come_along_though_a_class_pickles_itself_without_them():
+    error = CorruptFileError("It cannot be decoded.", path="cat.jpg", record=120)
+    error.add_note("In Map DecodeImage, added at train.py:3, on record 120.")
+
+    back: Any = load_error(dump_error(error, where="Traceback in worker 1"))
+
+    assert isinstance(back, CorruptFileError)
+    assert back.__notes__ == ["In Map DecodeImage, added at train.py:3, on record 120."]
 
 
 def test_an_exception_of_ours_keeps_its_fields(in_worker: InWorker):

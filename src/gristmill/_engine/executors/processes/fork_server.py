@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -29,7 +29,8 @@ _START_TIMEOUT_MS = 100
 """How long to wait at the end for a process that the server was only just asked for."""
 
 MAX_REFUSALS = 8
-"""After this many servers that had to retire, workers are no longer forked."""
+"""After this many servers that had to retire because of modules of a plan, its workers are no
+longer forked."""
 
 
 @final
@@ -37,22 +38,20 @@ MAX_REFUSALS = 8
 class Refusal:
     """Why the server did not fork a worker."""
 
-    module: str
+    modules: tuple[str, ...]
+    """The modules that must not be imported before a fork; empty if they are not known."""
     reason: str
-
-
-_DEATH = Refusal("", "the fork server dies while it imports modules")
-"""Counts like a refusal, so that workers import them themselves if servers continue to die."""
 
 
 @final
 class ForkedProcess:
     """A worker that the server forks. It dies when its lifeline is closed."""
 
-    def __init__(self, server: "ForkServer", status: int) -> None:
+    def __init__(self, server: "ForkServer", status: int, modules: Sequence[str]) -> None:
         self._owner = os.getpid()
         self._exit_code: int | None = None
         self._server = server
+        self._modules = modules
         self._status = os.fdopen(status, "rb", buffering=0)
         self._reading = threading.RLock()
         """Held while the pipe is read: two threads may close a pool at the same time. The garbage
@@ -74,9 +73,9 @@ class ForkedProcess:
                     self._note_refusal()
                 elif number is not None:
                     self._pid = number
+                    self._server.imported.update(self._modules)
                 elif not self._status.closed:
-                    self.refusal = _DEATH
-                    self._server.retire(_DEATH)
+                    self._note_death()
         return self._pid
 
     @property
@@ -132,7 +131,19 @@ class ForkedProcess:
 
     def _note_refusal(self) -> None:
         answer = b"".join(iter(lambda: self._status.read(4096), b""))
-        self.refusal = Refusal(**json.loads(answer))
+        module, reason = json.loads(answer)
+        self.refusal = Refusal((module,), reason)
+        self._server.retire(self.refusal)
+
+    def _note_death(self) -> None:
+        """Suspect the modules that the server was asked to import when it died."""
+        suspects = tuple(
+            module
+            for module in self._modules
+            if module not in self._server.imported and not module.startswith("gristmill.")
+        )
+        during = f" while it imported {', '.join(suspects)}" if suspects else ""
+        self.refusal = Refusal(suspects, f"the fork server died{during}")
         self._server.retire(self.refusal)
 
     def _read_number(self) -> int | None:
@@ -156,6 +167,8 @@ class ForkServer:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = environment
         self._modules = LoadedModules()
+        self.imported: set[str] = set()
+        """The modules that it has imported for its workers, as far as this is known."""
         self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         lifeline, held_end = os.pipe()
         self._lifeline = [held_end]
@@ -184,7 +197,7 @@ class ForkServer:
         """Whether it gets requests: not in a fork of this process."""
         return self._control.fileno() >= 0
 
-    def fork(self, line: int, lifeline: int, modules: Iterable[str]) -> ForkedProcess:
+    def fork(self, line: int, lifeline: int, modules: Collection[str]) -> ForkedProcess:
         """Ask for a worker; return at once.
 
         Args:
@@ -197,10 +210,11 @@ class ForkServer:
             OSError: If this process can open no more files.
         """
         reading, writing = os.pipe()
+        chosen = _within_limit(modules)
         try:
             with _current_folder() as folder:
                 descriptors = [line, lifeline, writing, _stream(1), _stream(2), folder]
-                request = json.dumps(_within_limit(modules)).encode()
+                request = json.dumps(chosen).encode()
                 socket.send_fds(self._control, [request], descriptors)
         except BaseException as error:
             os.close(reading)
@@ -209,7 +223,7 @@ class ForkServer:
             raise
         finally:
             os.close(writing)
-        return ForkedProcess(self, reading)
+        return ForkedProcess(self, reading, chosen)
 
     @property
     def has_ended(self) -> bool:
@@ -245,13 +259,17 @@ _servers: list[ForkServer] = []
 _refusals: list[Refusal] = []
 
 
-def fork_server(environment: Mapping[str, str]) -> ForkServer | None:
+def fork_server(environment: Mapping[str, str], modules: Collection[str] = ()) -> ForkServer | None:
     """Return the fork server for an environment, starting it if necessary.
+
+    Args:
+        environment: The environment variables of the workers.
+        modules: What the plan refers to.
 
     Returns:
         `None` if workers cannot be forked; `why_not_forked` returns the reason.
     """
-    if why_not_forked() is not None:
+    if why_not_forked(modules) is not None:
         return None
     for server in list(_servers):
         if server.is_usable and server.environment == environment:
@@ -268,22 +286,29 @@ def fork_server(environment: Mapping[str, str]) -> ForkServer | None:
     return server
 
 
-def why_not_forked() -> str | None:
-    """Return why workers are started as new interpreters instead of being forked, if so."""
+def why_not_forked(modules: Collection[str] = ()) -> str | None:
+    """Return why workers are started as new interpreters instead of being forked, if so.
+
+    Args:
+        modules: What the plan refers to. Those of other plans do not matter.
+    """
     if sys.platform != "linux":
         return "only Linux has what the fork server needs"
     if not os.path.isdir("/proc/self/task"):
         return "the fork server needs /proc, to see the threads of modules"
-    if any(refusal.module == "numpy" for refusal in _refusals):
+    if any("numpy" in refusal.modules for refusal in _refusals):
         return "NumPy starts threads; OPENBLAS_NUM_THREADS=1 prevents that"
-    if len(_refusals) >= MAX_REFUSALS:
-        return "; ".join(dict.fromkeys(refusal.reason for refusal in _refusals))
-    return None
+    reasons = [
+        refusal.reason
+        for refusal in _refusals
+        if not refusal.modules or not set(refusal.modules).isdisjoint(modules)
+    ]
+    return "; ".join(dict.fromkeys(reasons)) if len(reasons) >= MAX_REFUSALS else None
 
 
 def left_out() -> dict[str, str]:
     """Return the modules that a fork server must not import, each with the reason."""
-    return {refusal.module: refusal.reason for refusal in _refusals}
+    return {module: refusal.reason for refusal in _refusals for module in refusal.modules}
 
 
 def interpreter() -> list[str]:
@@ -292,7 +317,7 @@ def interpreter() -> list[str]:
     return [sys.executable, *flags]
 
 
-def _within_limit(modules: Iterable[str]) -> list[str]:
+def _within_limit(modules: Collection[str]) -> list[str]:
     """Return as many of the modules as fit a request, without those that must be left out."""
     chosen: list[str] = []
     size = len("[]")

@@ -217,7 +217,7 @@ def _descriptors() -> set[str]:
 
 def _refuse(descriptors: list[int], error: _RetiredError) -> None:
     line, lifeline, status, *streams = descriptors
-    answer = json.dumps({"module": error.module, "reason": error.reason}).encode()
+    answer = json.dumps([error.module, error.reason]).encode()
     with contextlib.suppress(BrokenPipeError):
         os.write(status, STATUS.pack(REFUSED) + answer)
     for descriptor in (line, lifeline, status, *streams):

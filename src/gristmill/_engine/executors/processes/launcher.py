@@ -7,7 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol, final
 
 from gristmill._engine.executors.processes.fork_server import (
@@ -55,7 +55,7 @@ class WorkerHandle(Protocol):
         ...
 
 
-def launch(*, channel: int, lifeline: int, modules: Iterable[str]) -> WorkerHandle:
+def launch(*, channel: int, lifeline: int, modules: Collection[str]) -> WorkerHandle:
     """Start a process for a worker.
 
     Args:
@@ -69,7 +69,7 @@ def launch(*, channel: int, lifeline: int, modules: Iterable[str]) -> WorkerHand
     """
     environment = worker_environment()
     try:
-        server = fork_server(environment)
+        server = fork_server(environment, modules)
         if server is not None:
             with contextlib.suppress(ConnectionError):  # it died just now
                 return server.fork(channel, lifeline, modules)

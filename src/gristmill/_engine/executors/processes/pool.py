@@ -98,10 +98,11 @@ class ProcessPool(WorkerPool):
         self._counters.worker_start = self._how_started()
 
     def _how_started(self) -> str:
-        if not all(worker.is_forked for worker in self._workers.values()):
-            return f"spawned: {why_not_forked()}"
         modules = self._payload.pickles.modules
-        reasons = [reason for module, reason in left_out().items() if module in modules]
+        if not all(worker.is_forked for worker in self._workers.values()):
+            return f"spawned: {why_not_forked(modules)}"
+        left = left_out()
+        reasons = dict.fromkeys(left[module] for module in left if module in modules)
         return f"forked, with imports in each worker: {'; '.join(reasons)}" if reasons else "forked"
 
     def _start_worker(self, number: int) -> WorkerProcess:

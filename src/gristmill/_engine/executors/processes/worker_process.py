@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import final
 
 from gristmill._engine.executors.pools.task import Task
@@ -35,7 +35,7 @@ MAX_FREED_PER_TASK = 1000
 class WorkerProcess:
     """One worker process, its channel, its lifeline, and the slots of shared memory it has sent."""
 
-    def __init__(self, number: int, *, modules: Iterable[str] = ()) -> None:
+    def __init__(self, number: int, *, modules: Collection[str] = ()) -> None:
         """Start a process, without waiting for it.
 
         Args:

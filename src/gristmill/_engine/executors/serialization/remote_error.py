@@ -87,12 +87,15 @@ def _unpack(report: _ErrorReport) -> tuple[BaseException, str]:
     reason = report.loss
     if report.pickled is not None:
         try:
-            return load(report.pickled), report.loss
+            error = load(report.pickled)
         except Exception as failure:  # a module that the worker imports may be missing here
             reason = f"{type(failure).__name__}: {failure}"
+        else:
+            # A `__reduce__` of the class may leave the notes out.
+            _call_or(None, lambda: _add_missing_notes(error, report.notes))
+            return error, report.loss
     error = WorkerError(f"{report.kind}: {report.message}")
-    for note in report.notes:
-        error.add_note(note)
+    _add_missing_notes(error, report.notes)
     return error, (
         f"A substitute for the {report.kind} that was raised, which could not be sent ({reason})."
     )
@@ -210,6 +213,13 @@ def _is_group(error: BaseException) -> bool:
 
 def _notes(error: BaseException) -> tuple[str, ...]:
     return tuple("".join((str(note), "")) for note in getattr(error, "__notes__", ()))
+
+
+def _add_missing_notes(error: BaseException, notes: Sequence[str]) -> None:
+    present = _notes(error)
+    for note in notes:
+        if note not in present:
+            error.add_note(note)
 
 
 def _call_or(default: T, function: Callable[[], T]) -> T:
