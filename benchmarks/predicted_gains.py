@@ -1,197 +1,148 @@
 """Compare the gains that `explain()` predicts with those that its advice brings.
 
-    python -m benchmarks.predicted_gains                  # 3 s for each setting: two minutes
+    python -m benchmarks.predicted_gains                  # 3 s for each setting: four minutes
+    python -m benchmarks.predicted_gains --json benchmarks/results/predicted_gains.json
 
-Each case has a planted bottleneck and a setting. Its verdict must name the bottleneck. The setting
-that it recommends is then used, and the measured gain should be within 25% of the prediction. Run
-it on a machine that does nothing else. Rates are those after some seconds, when the
-number of threads no longer changes.
+Each case has a planted bottleneck and a setting. Its verdict must name the bottleneck. The change
+that it recommends is then made, and the measured gain should be within 25% of the prediction. If it
+recommends none, another setting should gain less than that. Run it on a machine that does nothing
+else. Rates are those after some seconds, when the number of threads no longer changes.
 """
 
 import argparse
-import hashlib
+import json
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import gristmill
-from gristmill._metrics.explanation import Change, Explanation, explain_stats
+import gristmill as gm
+from benchmarks.__main__ import machine
+from benchmarks._gain_cases import CASES, Case, Setting, consume
+from gristmill._metrics.explanation import Change, explain_stats
+from gristmill._metrics.stats import StepStats
 
 TOLERANCE = 0.25
-
-
-def wait(number: int) -> int:
-    """Wait as a read of a disk or a network does."""
-    time.sleep(0.004)
-    return number
-
-
-def compute_in_python(number: int) -> int:
-    """Hold the interpreter lock."""
-    total = 0
-    for value in range(60_000):
-        total += value
-    return number
-
-
-_BYTES = np.ones(2**23, np.uint8).tobytes()
-
-
-def compute_in_native_code(number: int) -> int:
-    """Compute without the interpreter lock."""
-    hashlib.sha256(_BYTES).digest()  # releases the interpreter lock
-    return number
-
-
-def consume(batch: Any) -> None:
-    """Compute as a training step does."""
-    end = time.thread_time() + 0.004
-    while time.thread_time() < end:
-        pass
+FEWER_BYTES = "With half as many bytes"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
-    """A pipeline with a planted bottleneck."""
+class Gain:
+    """What was predicted for a case, and what was measured."""
 
     name: str
-    kinds: tuple[str, ...]
-    step: Callable[[int], int]
-    settings: dict[str, Any]
-    consumer: Callable[[Any], None] | None = None
+    kind: str
+    """The bottleneck that was named."""
+    is_named: bool
+    """Whether it is the planted one."""
+    action: str
+    """The change that was recommended, or measured in its absence."""
+    predicted: float
+    measured: float
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the bottleneck is right, and the gain within the bound."""
+        return self.is_named and abs(self.predicted / self.measured - 1) <= TOLERANCE
+
+    @property
+    def verdict(self) -> str:
+        """Whether the bound is met, in words."""
+        return "met" if self.is_met else "NOT MET" + ("" if self.is_named else " (bottleneck)")
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name:45} {self.kind:12} {self.action:62} predicted {self.predicted:5.2f}x, "
+            f"measured {self.measured:5.2f}x: {self.verdict}"
+        )
 
 
-INLINE = {"worker_count": 0, "num_threads": 0}
-THREADS = {"worker_count": 0, "num_threads": 2}
-WORKER = {"worker_count": 1, "num_threads": 1}
-CASES = (
-    Case(name="waits, inline", kinds=("waiting",), step=wait, settings=INLINE),
-    Case(name="waits, threads", kinds=("waiting",), step=wait, settings=THREADS),
-    Case(name="waits, worker", kinds=("waiting",), step=wait, settings=WORKER),
-    Case(
-        name="waits, inline, and a consumer that computes",
-        kinds=("waiting",),
-        step=wait,
-        settings=INLINE,
-        consumer=consume,
-    ),
-    Case(
-        name="Python, inline",
-        kinds=("computing",),
-        step=compute_in_python,
-        settings=INLINE,
-    ),
-    Case(
-        name="Python, threads",
-        kinds=("interpreter", "computing"),
-        step=compute_in_python,
-        settings=THREADS,
-    ),
-    Case(
-        name="Python, worker",
-        kinds=("computing",),
-        step=compute_in_python,
-        settings=WORKER,
-    ),
-    Case(
-        name="native code, inline",
-        kinds=("computing",),
-        step=compute_in_native_code,
-        settings=INLINE,
-    ),
-    Case(
-        name="native code, worker",
-        kinds=("computing",),
-        step=compute_in_native_code,
-        settings=WORKER,
-    ),
-)
-
-
-def run(case: Case, settings: dict[str, Any], *, seconds: float) -> tuple[gristmill.Stats, float]:
+def run(case: Case, setting: Setting, *, seconds: float) -> tuple[gm.Stats, float]:
     """Return what happened in some seconds, after as many to settle, and the batches per second."""
-    loader = gristmill.load(
-        range(1_000_000),
-        num_epochs=None,
-        batch_size=4,
-        transformations=[case.step],
-        worker_count=settings["worker_count"],
-        read_options=gristmill.ReadOptions(num_threads=settings["num_threads"]),
-    )
-    with iter(loader) as batches:
+    with case.open(setting) as batches:
         _take(batches, case, seconds)
         before = batches.stats()
         rate = _take(batches, case, seconds)
-        stats = since(before, batches.stats())
-    loader.close()
-    return stats, rate
+        return since(before, batches.stats()), rate
 
 
 def _take(batches: Any, case: Case, seconds: float) -> float:
     """Take batches for some seconds, and return how many per second."""
     started_at, count = time.perf_counter(), 0
     while time.perf_counter() < started_at + seconds:
-        batch = next(batches)
+        next(batches)
         count += 1
-        if case.consumer is not None:
-            case.consumer(batch)
+        if case.consumer_s:
+            consume(case.consumer_s)
     return count / (time.perf_counter() - started_at)
 
 
-def since(before: gristmill.Stats, after: gristmill.Stats) -> gristmill.Stats:
+_SUMS = (
+    *("num_elements", "output_bytes", "elapsed_s", "waited_s", "first_wait_s", "consumer_cpu_s"),
+    *("busy_s", "transfer_s", "place_s", "host_wait_s", "num_blocks", "num_positions"),
+)
+"""The fields of statistics that an explanation depends on and that increase."""
+
+
+def since(before: gm.Stats, after: gm.Stats) -> gm.Stats:
     """Return what happened between two moments, as far as an explanation depends on it."""
 
-    def less(first: Any, second: Any, names: Sequence[str]) -> dict[str, float]:
+    def less(first: Any, second: Any, names: Sequence[str]) -> dict[str, Any]:
         return {name: getattr(second, name) - getattr(first, name) for name in names}
 
-    seconds = ("num_records", "elapsed_s", "cpu_s", "waited_s", "interpreter_wait_s", "in_order_s")
+    of_steps = [field.name for field in fields(StepStats) if field.name != "name"]
     steps = tuple(
-        replace(new, **less(old, new, seconds))
+        replace(new, **less(old, new, of_steps))
         for old, new in zip(before.steps, after.steps, strict=True)
     )
-    counts = ("num_blocks", "num_elements", "elapsed_s", "waited_s", "busy_s", "transfer_s")
-    return replace(after, steps=steps, **less(before, after, counts))
+    return replace(after, steps=steps, **less(before, after, _SUMS))
 
 
-def advice(explanation: Explanation) -> Change | None:
-    """Return the change of a setting that is recommended."""
-    return next((one for one in explanation.changes if one.action.startswith("With `")), None)
+def changed(setting: Setting, change: Change) -> Setting:
+    """Return the setting that a change recommends.
 
-
-def changed(settings: dict[str, Any], action: str) -> dict[str, Any]:
-    """Return the settings that a change recommends.
-
-    >>> changed(INLINE, "With `worker_count=2`")
-    {'worker_count': 2, 'num_threads': 0}
+    >>> changed(Setting(), Change(action="With `worker_count=2`", speedup=2.0, limit=""))
+    Setting(worker_count=2, num_threads=0, size=1.0)
     """
-    name, _, value = action.strip("`)").removeprefix("With `").rpartition("=")
-    key = "num_threads" if "num_threads" in name else "worker_count"
-    return {**settings, key: int(value)}
+    if change.action.startswith(FEWER_BYTES):
+        return replace(setting, size=0.5 * setting.size)
+    (name, value), *_ = re.findall(r"(num_threads|num_workers|worker_count)=(\d+)", change.action)
+    if name == "num_threads":
+        return replace(setting, num_threads=int(value))
+    return replace(setting, worker_count=int(value))
 
 
-def check(case: Case, *, seconds: float) -> bool:
-    """Run a case and print a line about it; return whether the prediction was right."""
-    stats, rate = run(case, case.settings, seconds=seconds)
-    explanation = explain_stats(stats)
+def check(case: Case, *, seconds: float) -> Gain:
+    """Run a case before and after the change that is recommended."""
+    stats, rate = run(case, case.setting, seconds=seconds)
+    explanation = explain_stats(stats, is_dataset=case.is_dataset)
     kind = explanation.bottleneck.kind if explanation.bottleneck else "nothing"
-    change = advice(explanation)
-    if change is None:
-        print(f"{case.name:45} {kind:12} no advice: {explanation}")
-        return False
-    _, rate_after = run(case, changed(case.settings, change.action), seconds=seconds)
-    gain = rate_after / rate
-    is_right = kind in case.kinds and abs(change.speedup / gain - 1) <= TOLERANCE
-    print(
-        f"{case.name:45} {kind:12} {change.action:55} predicted {change.speedup:5.2f}x, "
-        f"measured {gain:5.2f}x: {'ok' if is_right else 'WRONG'}",
-        flush=True,
+    change = next(
+        (one for one in explanation.changes if one.action.startswith(("With `", FEWER_BYTES))), None
     )
-    return is_right
+    if case.alternative is not None and (change is None or change.action.startswith(FEWER_BYTES)):
+        other, predicted, action = case.alternative, 1.0, f"nothing, and not {case.alternative}"
+    elif change is not None:
+        other, predicted, action = changed(case.setting, change), change.speedup, change.action
+    else:
+        other, predicted, action = case.setting, 1.0, "nothing"
+    _, rate_after = run(case, other, seconds=seconds)
+    measured = rate_after / rate
+    if other in (case.alternative, case.setting):  # what is slower is rightly not recommended
+        measured = max(1.0, measured)
+    return Gain(
+        name=case.name,
+        kind=kind,
+        is_named=kind in case.kinds,
+        action=action,
+        predicted=predicted,
+        measured=measured,
+    )
 
 
 def scaling(seconds: float) -> float:
@@ -211,15 +162,45 @@ def scaling(seconds: float) -> float:
     return rate(2) / rate(1)
 
 
-def main() -> int:
-    """Check all cases."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def document(gains: Sequence[Gain], *, host: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Return all results, as `benchmarks.publish` reads them."""
+    return {
+        "machine": host,
+        "seconds": seconds,
+        "versions": _versions(),
+        "rows": {},
+        "gains": [{**asdict(gain), "verdict": gain.verdict} for gain in gains],
+    }
+
+
+def _versions() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in ("gristmill", "numpy", "jax"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check all cases; return 1 if a prediction is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.predicted_gains")
     parser.add_argument("--seconds", type=float, default=3.0, help="to settle, and to measure")
     parser.add_argument("--only", default="", help="cases whose names contain this")
-    parsed = parser.parse_args()
-    print(f"two processes compute {scaling(1.0):.2f}x as fast as one", flush=True)
-    cases = [case for case in CASES if parsed.only in case.name]
-    return sum(not check(case, seconds=parsed.seconds) for case in cases)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure to FILE")
+    parsed = parser.parse_args(arguments)
+    host = machine()
+    print(f"load {host['load_at_start']:.1f}; two processes compute {scaling(1.0):.2f}x as fast")
+    gains: list[Gain] = []
+    for case in CASES:
+        if parsed.only in case.name:
+            gains.append(check(case, seconds=parsed.seconds))
+            print(gains[-1], flush=True)
+    print(f"{sum(gain.is_met for gain in gains)} of {len(gains)} within {TOLERANCE:.0%}")
+    if parsed.json:
+        parsed.json.write_text(json.dumps(document(gains, host=host, seconds=parsed.seconds)))
+    return 0 if all(gain.is_met for gain in gains) else 1
 
 
 if __name__ == "__main__":

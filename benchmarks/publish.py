@@ -5,7 +5,7 @@
 
 Reads every file in `benchmarks/results/`, and writes `docs/benchmarks_results.md`, the table in the
 README and the charts in `docs/_static/`: those of the README, and one of each row. A row that is in
-several files is taken from the newest one.
+several files is taken from the newest one, and so are the gains of `benchmarks.predicted_gains`.
 """
 
 import json
@@ -90,13 +90,63 @@ def read_results(folder: Path) -> tuple[dict[str, list[Result]], dict[str, dict[
     """Return the results of each row, and the run that each is from."""
     rows: dict[str, list[Result]] = {}
     runs: dict[str, dict[str, Any]] = {}
-    documents = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
-    for document in sorted(documents, key=lambda document: document["machine"]["date"]):
+    for document in read_documents(folder):
         for name, row in document["rows"].items():
             if name in ROWS:
                 rows[name] = [_as_result(result) for result in row["results"]]
                 runs[name] = {key: document[key] for key in ("machine", "rounds", "versions")}
     return {name: rows[name] for name in ROWS if name in rows}, runs
+
+
+def read_documents(folder: Path) -> list[dict[str, Any]]:
+    """Return the stored results of all runs, the oldest first."""
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
+    return sorted(documents, key=lambda document: document["machine"]["date"])
+
+
+def gains_section(documents: list[dict[str, Any]]) -> list[str]:
+    """Return the lines about predicted gains, from the newest run that has some."""
+    found = [document for document in documents if "gains" in document]
+    if not found:
+        return []
+    gains = found[-1]["gains"]
+    missed = [gain["name"] for gain in gains if gain["verdict"] != "met"]
+    body = [
+        [
+            gain["name"],
+            gain["kind"],
+            gain["action"],
+            f"{gain['predicted']:.2f}x",
+            f"{gain['measured']:.2f}x",
+            gain["verdict"],
+        ]
+        for gain in gains
+    ]
+    return [
+        "",
+        "## Predicted gains",
+        "",
+        "What `explain()` predicts for planted bottlenecks, and what its advice brings. The "
+        "bottleneck must be named, and the gain be within 25%.",
+        "",
+        markdown_table(["case", "bottleneck", "change", "predicted", "measured", "bound"], body),
+        "",
+        f"- {len(gains) - len(missed)} of {len(gains)} met; NOT MET: {', '.join(missed) or 0}.",
+        "",
+        about_run(found[-1], f"{found[-1]['seconds']:g} s for each setting"),
+    ]
+
+
+def about_run(run: dict[str, Any], length: str) -> str:
+    """Return the line about when and where a run was measured, and with which packages."""
+    machine = run["machine"]
+    packages = ", ".join(f"{key} {value}" for key, value in sorted(run["versions"].items()))
+    return (
+        f"{machine['date']}; {length}; load at "
+        f"the start {machine['load_at_start']:.1f}; {machine['cpus']} CPUs "
+        f"({machine['processor']}), {machine['memory_gb']} GB, {machine['platform']}, Python "
+        f"{machine['python']}; commit {machine['commit']}; {packages}"
+    )
 
 
 def _as_result(stored: dict[str, Any]) -> Result:
@@ -238,7 +288,11 @@ def not_met(row: Row, results: list[Result]) -> list[str]:
     ]
 
 
-def page(rows: dict[str, list[Result]], runs: dict[str, dict[str, Any]]) -> str:
+def page(
+    rows: dict[str, list[Result]],
+    runs: dict[str, dict[str, Any]],
+    documents: list[dict[str, Any]],
+) -> str:
     """Return the page with a summary and all tables, each with its date, machine and versions."""
     missed = [line for name, results in rows.items() for line in not_met(ROWS[name], results)]
     lines = [
@@ -258,8 +312,6 @@ def page(rows: dict[str, list[Result]], runs: dict[str, dict[str, Any]]) -> str:
     ]
     for name, results in rows.items():
         row, run = ROWS[name], runs[name]
-        machine = run["machine"]
-        packages = ", ".join(f"{key} {value}" for key, value in sorted(run["versions"].items()))
         chart = (
             [f"![Relative to gristmill: {row.title}](_static/benchmarks/{name}.svg)", ""]
             if len(best_of_families(name, results)) > 1
@@ -276,12 +328,9 @@ def page(rows: dict[str, list[Result]], runs: dict[str, dict[str, Any]]) -> str:
             "",
             *(f"- {line}" for line in conclusions(row, results)),
             "",
-            f"{machine['date']}; {run['rounds']} round{'s' if run['rounds'] > 1 else ''}; load at "
-            f"the start {machine['load_at_start']:.1f}; {machine['cpus']} CPUs "
-            f"({machine['processor']}), {machine['memory_gb']} GB, {machine['platform']}, Python "
-            f"{machine['python']}; commit {machine['commit']}; {packages}",
+            about_run(run, f"{run['rounds']} round{'s' if run['rounds'] > 1 else ''}"),
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *gains_section(documents)]) + "\n"
 
 
 def main() -> int:
@@ -290,7 +339,9 @@ def main() -> int:
     if not rows:
         sys.stderr.write(f"There are no results in {RESULTS}.\n")
         return 1
-    (ROOT / "docs" / "benchmarks_results.md").write_text(page(rows, runs), encoding="utf-8")
+    (ROOT / "docs" / "benchmarks_results.md").write_text(
+        page(rows, runs, read_documents(RESULTS)), encoding="utf-8"
+    )
     readme = ROOT / "README.md"
     readme.write_text(
         with_table(readme.read_text(encoding="utf-8"), readme_table(rows)), encoding="utf-8"

@@ -124,6 +124,41 @@ def test_the_source_is_not_changed():
     assert values.tolist() == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize(
+    ("values", "left_out", "note"),
+    [
+        ([b"a", b"b"], {"bytes": 2}, "x: 2 values of bytes left out; decode them first"),
+        ([1, "a"], {"strings": 1}, "x: 1 string left out; convert them"),
+        (["a", "a"], {"strings": 2}, "`counts` has how often each comes."),
+        (["a" * 101], {"strings": 1}, "1 string left out; convert them"),
+        ([1j, 2], {"complex numbers": 1}, "map them to real numbers first"),
+        ([np.complex64(1j)] * 2, {"complex numbers": 2}, "map them to real numbers first"),
+        ([np.datetime64("2020-01-01")], {"times": 1}, "x: 1 time left out; map them to numbers"),
+        ([object()], {"other objects": 1}, "map them to numbers or arrays first."),
+        ([np.array([["a", "b"]])], {"strings": 1}, "x: 1 string left out"),
+    ],
+)
+def test_what_has_no_mean_is_named_with_a_remedy(
+    values: list[Any], left_out: dict[str, int], note: str
+):
+    found = gm.statistics([{"x": value} for value in values])
+
+    assert found["x"].num_left_out == left_out
+    assert note in str(found)
+    assert note in found._repr_html_()
+    assert f"{sum(left_out.values())} {next(iter(left_out))} left out" in repr(found["x"])
+
+
+def test_what_is_left_out_adds_up():
+    found = gm.statistics([{"x": b"a"}]) + gm.statistics([{"x": b"b"}, {"x": 1.0}])
+    assert found["x"].num_left_out == {"bytes": 2}
+
+
+def test_numbers_and_lists_of_strings_need_no_remedy_for_the_lists():
+    found = gm.statistics([{"t": ["a"], "x": 1}])
+    assert (found["t"].num_left_out, found["x"].num_left_out) == ({}, {})
+
+
 def test_no_elements():
     found = gm.statistics([])
     assert (found.num_elements, len(found)) == (0, 0)

@@ -14,6 +14,7 @@ from benchmarks.publish import (
     best_of_families,
     draw,
     page,
+    read_documents,
     read_results,
     readme_table,
     with_table,
@@ -51,7 +52,7 @@ def results(is_behind: bool) -> list[Result]:
 
 
 def test_the_page_names_targets_that_are_missed(results: list[Result], is_behind: bool):
-    text = page({ROW.name: results}, {ROW.name: RUN})
+    text = page({ROW.name: results}, {ROW.name: RUN}, [])
     missed = text.split("## Targets that are not met")[1].split("## `")[0]
     assert ("NOT MET" in missed) == is_behind
     assert ("None." in missed) == (not is_behind)
@@ -89,4 +90,4 @@ def test_the_published_page_and_table_are_those_of_the_stored_results():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert with_table(readme, readme_table(rows)) == readme
     shown = (ROOT / "docs" / "benchmarks_results.md").read_text(encoding="utf-8")
-    assert page(rows, runs) == shown
+    assert page(rows, runs, read_documents(RESULTS)) == shown

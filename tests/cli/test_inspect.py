@@ -164,6 +164,27 @@ def test_images_and_the_names_of_classes_are_shown(tmp_path: Path):
     assert "different: cat 50%, dog 50%" in column_line(printed, "label")
 
 
+def test_labels_of_records_have_the_names_of_their_classes(tmp_path: Path):
+    printed = inspected(MAKERS["image_folder"](tmp_path))
+    inspected(str(tmp_path / "images"), page_path=str(tmp_path / "page.html"))
+
+    assert "  label: 0 ('cat')\n" in printed
+    assert "0 (&#x27;cat&#x27;)" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_values_that_are_dicts_in_other_rows_and_numbers_in_arrays_are_counted(tmp_path: Path):
+    rows = [
+        {"m": {"z": 1} if n % 2 else None, "v": [0.5, float("nan") if n == 3 else 1.0]}
+        for n in range(50)
+    ]
+
+    printed = inspected(write_rows(tmp_path, rows))
+
+    assert "nested or null 25 (50%) missing" in column_line(printed, "m")
+    assert "25 (50%) missing" in column_line(printed, 'm["z"]')
+    assert "1 of 100 numbers (1%) missing" in column_line(printed, "v")
+
+
 @pytest.mark.parametrize("name", ["classes.json", "dataset_info.json"])
 def test_the_names_of_classes_are_read_from_beside_the_files(tmp_path: Path, name: str):
     path = write_rows(tmp_path, [{"label": n % 2} for n in range(6)])

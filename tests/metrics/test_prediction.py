@@ -59,15 +59,53 @@ def test_no_more_threads_are_proposed_than_help():
 
 def test_handing_over_blocks_limits_many_threads():
     """16,000 records that wait for 2 ms each: as measured, 64 threads are no faster than 20."""
-    work = replace(WAITS, num_records=16_000)
+    work = replace(WAITS, num_records=16_000, num_positions=16_000)
 
     best = work.best_threads(num_workers=0, num_cores=2)
     assert (best.num_threads, best.limit) == (16, "interpreter")
     assert best.elapsed_s == pytest.approx(1.0 + 1.92)
 
 
+def test_waits_limit_many_threads_also_if_many_are_in_a_block():
+    """80,000 records that wait for 4 ms each, 8 in a batch of a dataset: 64 threads are as fast as
+    57, as measured."""
+    work = replace(WAITS, waited_s=320.0, num_records=80_000, num_positions=10_000)
+
+    several, many = (
+        work.predict(num_workers=0, num_threads=number, num_cores=2) for number in (16, 64)
+    )
+    assert several.elapsed_s / many.elapsed_s == pytest.approx(321 / 16 / (1 + 5.6 + 0.5))
+
+
+def test_a_consumer_that_computes_shares_the_interpreter_with_threads_only():
+    work = replace(WORK, consumer_s=6.0, consumer_cpu_s=6.0)
+
+    threads = work.predict(num_workers=0, num_threads=4, num_cores=8)
+    workers = work.predict(num_workers=4, num_threads=1, num_cores=8)
+    assert (threads.elapsed_s, threads.limit) == (18.0, "interpreter")
+    assert (workers.elapsed_s, workers.limit) == (6.0, "consumer")
+
+
+def test_copies_take_as_long_with_any_number_of_workers():
+    steps = (StepStats(name="Batch(16)", elapsed_s=12.0, cpu_s=8.0),)
+    stats = Stats(num_elements=1, elapsed_s=12.0, waited_s=12.0, steps=steps, output_bytes=60)
+    some, most = (work_of(stats, 8, copy_bytes_per_s=rate) for rate in (30.0, 10.0))
+
+    assert (some.copied_s, some.is_mostly_copying) == (3.0, False)
+    assert (most.copied_s, most.is_mostly_copying) == (12.0, True)
+    assert some.predict(num_workers=8, num_threads=1, num_cores=8).elapsed_s == 3.0
+    assert most.predict(num_workers=8, num_threads=1, num_cores=8).limit == "memory"
+
+
+def test_actors_on_other_machines_do_not_share_the_memory():
+    work = replace(WORK, copied_s=12.0, is_remote=True)
+    assert work.predict(num_workers=4, num_threads=1, num_cores=8).elapsed_s == 3.0
+
+
 def test_records_that_are_read_in_no_time_share_a_block_that_is_handed_over():
-    many, few = replace(WAITS, num_records=10**9), replace(WAITS, num_records=21_333)
+    many, few = (
+        replace(WAITS, num_records=number, num_positions=number) for number in (10**9, 21_333)
+    )
 
     assert [
         work.predict(num_workers=0, num_threads=64, num_cores=2).elapsed_s for work in (many, few)
@@ -130,10 +168,8 @@ def test_a_worker_uses_no_more_threads_than_a_block_has_records():
 
 
 def test_the_records_of_a_block_follow_from_the_statistics():
-    reading = StepStats(name="reading", elapsed_s=8.0, waited_s=8.0, num_records=80)
-    stats = Stats(
-        num_elements=20, num_blocks=20, elapsed_s=8.0, waited_s=8.0, steps=(reading,), num_workers=1
-    )
+    stats = Stats(num_elements=20, num_blocks=10, num_positions=80, num_workers=1)
 
-    assert work_of(stats, 2).records_per_block == 4.0
-    assert math.isinf(work_of(replace(stats, num_workers=0), 2).records_per_block)
+    assert work_of(stats, 2).records_per_block == 8.0
+    assert work_of(replace(stats, num_workers=0), 2).records_per_block == 4.0  # of an element
+    assert math.isinf(work_of(replace(stats, num_positions=0), 2).records_per_block)

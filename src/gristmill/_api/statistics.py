@@ -9,6 +9,7 @@ from gristmill._base.checks import as_int
 from gristmill._base.text_table import format_table
 from gristmill._base.trees.columns import Columns
 from gristmill._data.statistics.blocks import blocks_of_elements, blocks_of_source
+from gristmill._data.statistics.kinds import LeftOut
 from gristmill._data.statistics.leaf_statistics import (
     LeafStatistics,
     LeafSummary,
@@ -16,7 +17,7 @@ from gristmill._data.statistics.leaf_statistics import (
     summarize_leaf,
 )
 from gristmill._data.statistics.leaves import columns_of, columns_of_arrays
-from gristmill._metrics.pages.html_table import table
+from gristmill._metrics.pages.html_table import escape, table
 from gristmill._plan.nodes.base import ENDLESS
 from gristmill._plan.traverse import bottom_of
 from gristmill._printable import printable
@@ -24,6 +25,16 @@ from gristmill.errors import PlanError
 from gristmill.types import Element, RandomAccessDataSource
 
 _HEADS = ("leaf", "values", "missing", "mean", "std", "min", "max")
+
+
+_REMEDIES: dict[LeftOut, str] = {
+    "strings": "convert them to numbers or tokens first, as in "
+    "`MapDataset.source(source).map(tokenize)`",
+    "bytes": "decode them first, as in `MapDataset.source(source).map(decode)`",
+    "complex numbers": "map them to real numbers first, such as their absolute values",
+    "times": "map them to numbers first, such as seconds",
+    "other objects": "map them to numbers or arrays first",
+}
 
 
 @final
@@ -72,15 +83,16 @@ class Statistics(Mapping[str, LeafStatistics]):
         return Statistics(self._num_elements + other._num_elements, merged)
 
     def __str__(self) -> str:
-        """Return a table with a row for each leaf."""
+        """Return a table with a row for each leaf, and what is left out of it."""
         rows = [[printable(cell) for cell in row] for row in self._rows()]
-        return format_table([_HEADS, *rows])
+        return "\n".join([format_table([_HEADS, *rows]), *map(printable, self._notes())])
 
     def __repr__(self) -> str:
         return f"<Statistics: {self._num_elements:,} elements, {len(self)} leaves>"
 
     def _repr_html_(self) -> str:
-        return f"<div>{table(_HEADS, self._rows())}</div>"
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes())
+        return f"<div>{table(_HEADS, self._rows())}{notes}</div>"
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
@@ -88,10 +100,25 @@ class Statistics(Mapping[str, LeafStatistics]):
                 name,
                 f"{leaf.count:,}",
                 f"{leaf.num_missing:,}",
-                *(show_numbers(one) for one in (leaf.mean, leaf.std, leaf.min, leaf.max)),
+                *(
+                    show_numbers(one)
+                    for one in (leaf.mean, leaf.std, leaf.min, leaf.max)
+                    if leaf.min is not None
+                ),
+                *(["-"] * 4 if leaf.min is None else []),
             )
             for name, leaf in self.items()
         ]
+
+    def _notes(self) -> Iterator[str]:
+        """Yield what is left out of the numbers of each leaf, and what to do about it."""
+        for name, leaf in self.items():
+            for kind, count in leaf.num_left_out.items():
+                one = kind.removesuffix("s") if count == 1 and kind != "bytes" else kind
+                what = f"{count:,} values of bytes" if kind == "bytes" else f"{count:,} {one}"
+                counted = kind == "strings" and leaf.counts is not None and not leaf.count
+                remedy = "`counts` has how often each comes" if counted else _REMEDIES[kind]
+                yield f"{name}: {what} left out; {remedy}."
 
 
 def statistics(
@@ -110,9 +137,10 @@ def statistics(
     >>> image.mean, image.min, image.count
     (array([46.5, 47.5, 48.5]), array([0, 1, 2]), 96)
     >>> print(statistics([{"label": 3, "name": "a"}, {"label": 5, "name": "b"}]))
-    leaf   values  missing  mean  std   min   max
-    label       2        0     4    1     3     5
-    name        0        0   nan  nan  None  None
+    leaf   values  missing  mean  std  min  max
+    label       2        0     4    1    3    5
+    name        0        0     -    -    -    -
+    name: 2 strings left out; `counts` has how often each comes.
 
     Args:
         source: A source, a dataset, a loader without repetition, or any iterable of elements.

@@ -46,6 +46,17 @@ def find_class_names(source: object, refs: Sequence[FileRef]) -> dict[str, Seque
     return found | _checked(LABEL, _read_json(f"{folder}/classes.json"))
 
 
+def label_with_name(label: object, *, names: Sequence[str]) -> str:
+    """Return a label, followed by the name of its class if it has one.
+
+    >>> label_with_name(1, names=["cat", "dog"]), label_with_name(7, names=["cat", "dog"])
+    ("1 ('dog')", '7')
+    """
+    if isinstance(label, int) and 0 <= label < len(names):
+        return f"{label} ({names[label]!r})"
+    return str(label)
+
+
 def _checked(column: str, names: object) -> dict[str, Sequence[str]]:
     """Return names by column; nothing for anything but a list of strings."""
     if not isinstance(names, list):

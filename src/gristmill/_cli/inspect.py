@@ -3,8 +3,9 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TextIO, Unpack, final
 
@@ -12,7 +13,7 @@ from gristmill._addresses import strip_credentials
 from gristmill._base.format_size import format_size
 from gristmill._base.progress import progress
 from gristmill._base.trees.columns import Columns
-from gristmill._cli.class_names import find_class_names
+from gristmill._cli.class_names import find_class_names, label_with_name
 from gristmill._cli.folder_contents import list_contents
 from gristmill._cli.source_flags import PATH_HELP, SourceOptions, add_source_flags, source_options
 from gristmill._data.sources.detect import contents_of, detect_format, files_of, open_source
@@ -95,6 +96,16 @@ class Inspection:
     """What the columns are computed from."""
     records: Sequence[dict[str, Element]]
     """The columns of the first records."""
+    class_names: Mapping[str, Sequence[str]]
+    """The names of the classes of columns with labels."""
+
+    def views(self, title: Callable[[int], str]) -> Iterator[ElementView]:
+        """Yield how the first records are shown, labels with the names of their classes."""
+        decode = {
+            name: partial(label_with_name, names=names) for name, names in self.class_names.items()
+        }
+        for number, record in enumerate(self.records):
+            yield ElementView(title=title(number), element=record, decode=decode)
 
 
 def inspect(
@@ -152,14 +163,16 @@ def _inspect(path: str, count: int, reads_all: bool, options: SourceOptions) -> 
         if reads_all and len(sample) < num_records
         else summarize_table(map(parse, sample))
     )
+    class_names = find_class_names(source, refs)
     is_sample = summary.num_records < num_records
     of_sample = f"sample of {summary.num_records:,} records" if is_sample else "all records"
     return Inspection(
         path=path,
         facts=dict(_facts(name, source, refs, sample)),
-        columns=list(view_columns(summary, find_class_names(source, refs))),
+        columns=list(view_columns(summary, class_names)),
         of_sample=of_sample,
         records=[column_parser([record])(record) for record in first],
+        class_names=class_names,
     )
 
 
@@ -177,7 +190,7 @@ def _read_some(
 def _summarize_all(
     source: RandomAccessDataSource[Element], sample: Sequence[Element]
 ) -> TableSummary:
-    parse, total = column_parser(sample), TableSummary(num_records=0, columns={})
+    parse, total = column_parser(sample), TableSummary(num_records=0, columns={}, num_nested={})
     with progress("Reading", total=len(source), unit="records") as advance:
         for count, block in blocks_of_source(source):
             rows = block if isinstance(block, Columns) else map(parse, block)
@@ -217,8 +230,7 @@ def _print(found: Inspection, contents: Sequence[str], output: TextIO) -> None:
         for line in column_lines(found.columns, encoding=output.encoding):
             output.write(f"  {line}\n")
     shows_images = supports_images(output, os.environ)
-    for index, record in enumerate(found.records):
-        view = ElementView(title=f"[{index}]", element=record, decode=None)
+    for view in found.views("[{}]".format):
         for line in ("", *view.lines(shows_images=shows_images)):
             output.write(f"{line}\n")
 
@@ -226,10 +238,7 @@ def _print(found: Inspection, contents: Sequence[str], output: TextIO) -> None:
 def _page(found: Inspection) -> str:
     path = strip_credentials(found.path)
     title = printable(os.path.basename(path.rstrip("/")) or path)
-    cards = [
-        ElementView(title=f"Record {number:,}", element=record, decode=None).html()
-        for number, record in enumerate(found.records)
-    ]
+    cards = [view.html() for view in found.views("Record {:,}".format)]
     parts = [
         f"<h1>gristmill inspect</h1>{table(('', ''), list(found.facts.items()), num_text=2)}",
         f"<h2>Columns ({found.of_sample})</h2>{column_cards(found.columns)}",

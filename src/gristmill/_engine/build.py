@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gristmill._engine.blocks.error_notes import step_name
+from gristmill._engine.access.nested_clock import base_step_names
 from gristmill._engine.executors.pools.session import PoolSession
 from gristmill._engine.segment import Segment
 from gristmill._engine.settings import Settings
@@ -81,7 +81,7 @@ def _open_segment(
         plan=steps[-1] if steps else bottom,
         settings=settings,
         counters=counters,
-        first_step=counters.add_steps([step_name(bottom), *(step.label for step in steps)]),
+        first_step=counters.add_steps([*base_step_names(bottom), *(step.label for step in steps)]),
     )
     stage: Stage
     if any(isinstance(step, BatchNode) and step.is_dense for step in steps):

@@ -347,6 +347,7 @@ class Stream:
         if self._puller.needs_resync:
             self.seek(self.position)
         asked_at = time.perf_counter()
+        self.counters.count_request()
         self._choose_thread(asked_at)
         while not self._handout.waiting:
             error = self._handout.error

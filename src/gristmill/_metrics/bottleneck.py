@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 from gristmill._base.format_numbers import format_seconds
+from gristmill._metrics.copies import MOSTLY_COPYING, copied_share
 
 if TYPE_CHECKING:
     from gristmill._metrics.stats import Stats, StepStats
@@ -44,12 +45,17 @@ WAITING_SHARE = 2 / 3
 the same machine, 0.51 to 0.61 of the time of native code was taken for that; a read that waits has
 more than 0.9."""
 
+LOCKED_SHARE = 1 / 3
+"""More threads are not recommended if steps that compute have the lock for this share of the time:
+each thread that waited has to get it back, and so has the caller."""
+
 MAX_CORES_WITH_LOCK = 1.25
 """Maximum number of cores that steps use if the lock is the bottleneck: its holders share one."""
 
-
 FEED_SHARE = 0.5
 """Placing batches, or other hosts, are the bottleneck if they take this share of the time."""
+
+USE_WORKERS = "Use worker processes: `worker_count`, or `mp_prefetch` of a dataset."
 
 
 @final
@@ -165,20 +171,39 @@ def _step(steps: Sequence["StepStats"], stats: "Stats") -> Bottleneck:
         step=step.name,
         explanation=f"{step.name!r} computes: {format_seconds(step.cpu_s)} on a core"
         f"{_without_core(step)}.",
-        remedy=(
+        remedy=_more_cores(stats),
+    )
+
+
+def _more_cores(stats: "Stats") -> str:
+    cpu_s = sum([step.cpu_s for step in stats.steps]) + stats.transfer_s
+    if copied_share(stats.output_bytes, cpu_s) > MOSTLY_COPYING:
+        return (
+            "Most of that is copying arrays, and workers share the memory bandwidth. Use fewer "
+            "bytes per element, for example uint8 instead of float32."
+        )
+    if stats.num_workers:
+        return (
             f"Use more than {stats.num_workers} workers if there are more cores, or make the step "
             "cheaper."
-            if stats.num_workers
-            else "Use worker processes: `worker_count`, or `mp_prefetch` of a dataset."
-        ),
-    )
+        )
+    return USE_WORKERS
 
 
 def _more_waits(stats: "Stats") -> str:
     if stats.num_workers:
         return "Use more `ReadOptions.num_threads`, which each worker has, or more workers."
-    if 0 < stats.num_threads < stats.max_threads:
-        return f"Up to {stats.max_threads} threads are allowed, and tried while your code waits."
+    locked_s = sum([step.cpu_s for step in stats.steps if step.in_order_s < step.elapsed_s])
+    if locked_s > LOCKED_SHARE * stats.elapsed_s:
+        return (
+            f"{USE_WORKERS} More threads would share the interpreter lock, which steps that "
+            f"compute have for {locked_s / stats.elapsed_s:.0%} of the time."
+        )
+    if stats.num_threads < stats.max_threads:
+        return (
+            f"Up to {stats.max_threads} threads are allowed, and used while they are faster. "
+            "Worker processes may be faster still: `worker_count`, or `mp_prefetch` of a dataset."
+        )
     if stats.num_threads:
         return f"Use more than {stats.num_threads} `ReadOptions.num_threads`."
     return "Let threads wait at the same time: `ReadOptions(num_threads=16)`."
@@ -194,7 +219,7 @@ def _interpreter(step: "StepStats", stats: "Stats") -> Bottleneck:
         remedy=(
             "Use more workers, with fewer `ReadOptions.num_threads` in each."
             if stats.num_workers
-            else "Use worker processes: `worker_count`, or `mp_prefetch` of a dataset."
+            else USE_WORKERS
         ),
     )
 

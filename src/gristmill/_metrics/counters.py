@@ -5,6 +5,7 @@ none needs a lock.
 """
 
 import itertools
+import threading
 import time
 import weakref
 from collections import deque
@@ -183,6 +184,7 @@ class Counters:
         self.num_workers = 0
         self.worker_start = ""
         self.restarts = 0
+        self.num_positions = 0
         self.blocks_ready = 0
         self.blocks_under_way = 0
         self.count_shared_bytes: Callable[[], int] = int
@@ -198,6 +200,8 @@ class Counters:
         self._transfer_s = 0.0
         self._first_requested_at: float | None = None
         self._last_handed_out_at = 0.0
+        self._handed_out_to = 0
+        self._handed_out_at_cpu_s = self._consumer_cpu_s = 0.0
         self._num_blocks = 0
         self._sum_ready = 0
         self._waits = WaitCounts()
@@ -247,6 +251,11 @@ class Counters:
         self._busy_s += busy_s
         self._transfer_s += transfer_s
 
+    def count_request(self) -> None:
+        """Count what the caller computed since it got the last block, if it is the same thread."""
+        if self._handed_out_to == threading.get_ident():
+            self._consumer_cpu_s += time.thread_time() - self._handed_out_at_cpu_s
+
     def count_block(self, rows: Sequence[Element], *, asked_at: float) -> None:
         """Count a block whose elements the consumer pops from `rows` one by one."""
         now = time.perf_counter()
@@ -264,6 +273,8 @@ class Counters:
         self._waits.add(now - asked_at, num_more=len(rows) - 1)
         self._elements += len(rows)
         self._num_bytes += self._bytes_each * len(rows)
+        self._handed_out_to = threading.get_ident()
+        self._handed_out_at_cpu_s = time.thread_time()
 
     def take_back(self) -> None:
         """Stop counting elements that the consumer has not taken and never will."""
@@ -280,6 +291,7 @@ class Counters:
             elapsed_s=0.0 if started_at is None else self._last_handed_out_at - started_at,
             waited_s=self._waited_s,
             first_wait_s=self._first_wait_s,
+            consumer_cpu_s=self._consumer_cpu_s,
             steps=tuple([step.stats() for step in self.steps]),
             busy_s=self._busy_s,
             transfer_s=self._transfer_s,
@@ -291,6 +303,7 @@ class Counters:
             worker_start=self.worker_start,
             num_restarts=self.restarts,
             num_blocks=self._num_blocks,
+            num_positions=self.num_positions,
             num_blocks_ready=self.blocks_ready,
             sum_blocks_ready=self._sum_ready,
             wait_counts=self._waits.counts,

@@ -10,6 +10,7 @@ from gristmill._base.threads.cores import num_cores as available_cores
 from gristmill._metrics.bottleneck import Bottleneck
 from gristmill._metrics.headspace import Headspace
 from gristmill._metrics.prediction import (
+    SIMILAR,
     Limit,
     Prediction,
     Workload,
@@ -195,30 +196,50 @@ class _Advice:
                 yield self._fewer_bytes()
             case "in order":
                 yield self._without_step()
-            case "waiting":
-                yield from self._more_threads()
-                if self._stats.num_workers:
-                    yield from self._more_workers()
+            case "waiting" | "consumer":
+                yield from self._settings()
             case "computing" | "interpreter":
-                yield from self._more_workers()
+                yield from self._settings()
+                if self._work.is_mostly_copying:
+                    yield self._fewer_bytes()
                 yield self._without_step()
-            case "consumer":
-                is_waiting = self._work.waited_s > self._work.cpu_s
-                yield from self._more_threads() if is_waiting else self._more_workers()
-            case "device" | "other hosts" | "overhead":
-                return  # the record does not contain what another placement or host would take
+            case "device":
+                yield self._fewer_placed_bytes()
+            case "other hosts" | "overhead":
+                return  # the record does not contain what other hosts would take
+
+    def _settings(self) -> list[Change]:
+        """Return changes of settings, the best one first."""
+        threads, workers = list(self._more_threads()), list(self._more_workers())
+        if threads and not self._stats.num_workers:  # the first worker must be worth it
+            workers = [one for one in workers if one.speedup > SIMILAR * threads[0].speedup]
+        return sorted([*threads, *workers], key=lambda change: -change.speedup)
 
     def _more_workers(self) -> Iterator[Change]:
-        stats = self._stats
-        num_threads = num_threads_in_use(stats) if stats.num_workers else 1
-        best = self._work.best_workers(
+        stats, work = self._stats, self._work
+        if work.is_mostly_copying:  # a batch from another process comes in pages that are new here
+            return
+        num_threads = num_threads_in_use(stats)
+        if not stats.num_workers:  # a worker uses its threads while its steps mostly wait
+            num_threads = max(1, stats.max_threads) if work.waited_s > work.cpu_s else 1
+        best = work.best_workers(
             num_threads=num_threads, num_cores=self._num_cores, num_workers=stats.num_workers
         )
-        if best.num_workers > stats.num_workers:
-            options = "RayOptions" if self._work.is_remote else "MultiprocessingOptions"
+        if best.num_workers > stats.num_workers and not self._is_tried(best):
+            options = "RayOptions" if work.is_remote else "MultiprocessingOptions"
             setting = _workers_setting(best.num_workers, options if self._is_dataset else "")
-            cores = " and as many cores in the cluster" if self._work.is_remote else ""
+            cores = " and as many cores in the cluster" if work.is_remote else ""
             yield self._change(f"With `{setting}`{cores}", best)
+
+    def _is_tried(self, changed: Prediction) -> bool:
+        """Return whether threads are about as fast, which a loader tries by itself."""
+        stats = self._stats
+        if stats.num_workers or stats.max_threads <= num_threads_in_use(stats):
+            return False
+        tried = self._work.predict(
+            num_workers=0, num_threads=stats.max_threads, num_cores=self._num_cores
+        )
+        return tried.elapsed_s < MIN_SPEEDUP * changed.elapsed_s
 
     def _more_threads(self) -> Iterator[Change]:
         best = self._work.best_threads(
@@ -236,9 +257,24 @@ class _Advice:
         return self._with_other_work(f"If {name!r} took no time", rest)
 
     def _fewer_bytes(self) -> Change:
-        fewer_s = self._work.cpu_s - 0.5 * self._stats.transfer_s
-        fewer = replace(self._work, cpu_s=fewer_s)
+        work = self._work
+        if work.is_mostly_copying:
+            shares = {
+                name: 0.5 * getattr(work, name) for name in ("cpu_s", "in_order_s", "copied_s")
+            }
+            fewer = replace(work, **shares)
+        else:
+            fewer = replace(work, cpu_s=work.cpu_s - 0.5 * self._stats.transfer_s)
         return self._with_other_work("With half as many bytes per element", fewer)
+
+    def _fewer_placed_bytes(self) -> Change:
+        stats = self._stats
+        speedup = stats.elapsed_s / max(stats.elapsed_s - 0.5 * stats.place_s, 1e-9)
+        return Change(
+            action="With half as many bytes per element",
+            speedup=min(speedup, _speedup_without_waiting(stats)),
+            limit="placing batches on devices",
+        )
 
     def _with_other_work(self, action: str, work: Workload) -> Change:
         return self._change(action, predict_present(work, self._stats, self._num_cores))
@@ -277,6 +313,8 @@ def _describe_limit(limit: Limit, num_cores: int) -> str:
             return "the steps that run in order"
         case "cores":
             return f"the {num_cores} cores" if num_cores > 1 else "the only core"
+        case "memory":
+            return "memory bandwidth"
         case "interpreter":
             return "the interpreter lock"
         case "reads":

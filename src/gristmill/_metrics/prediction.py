@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 from gristmill._metrics.bottleneck import MAX_CORES_WITH_LOCK
+from gristmill._metrics.copies import MOSTLY_COPYING, copied_share
 
 if TYPE_CHECKING:
     from gristmill._metrics.stats import Stats
 
-Limit: TypeAlias = Literal["consumer", "in order", "cores", "interpreter", "reads"]
+Limit: TypeAlias = Literal["consumer", "in order", "cores", "memory", "interpreter", "reads"]
 
 SIMILAR = 1.05
 """A setting that is faster by less than this ratio is not worth more threads or workers."""
@@ -25,12 +26,16 @@ MAX_WORKERS_PER_CORE = 4
 MAX_REMOTE_GROWTH = 8
 """Up to this many times as many workers on other machines are recommended."""
 
-THREAD_BLOCK_S = 0.00012
-"""Seconds that a thread holds the interpreter lock to hand over a block, measured with 16 and 32
-threads that wait for 4 ms for each record: they read 6,500 records per second, not 16,000."""
+THREAD_WAIT_S = 0.00007
+"""Seconds for which a thread holds the interpreter lock when a wait ends, measured with 16 and 64
+threads that wait for 1 and 4 ms for each record: they read up to 14,000 records per second."""
+
+THREAD_BLOCK_S = 0.00005
+"""The same for handing over a block: with one record in each, threads read 8,000 per second."""
 
 MIN_BLOCK_S = 0.0015
-"""The least time that a block takes in a thread, unless it is a single record that takes less."""
+"""The least time that a block takes in a thread, unless it is a single record that takes less.
+Shorter waits are counted as if they took that long."""
 
 
 @final
@@ -49,6 +54,7 @@ class Prediction:
     """- `"consumer"`: the code that takes the elements;
     - `"in order"`: the steps above the cut;
     - `"cores"`: all cores compute;
+    - `"memory"`: copies of elements take as long, whatever the number of cores;
     - `"interpreter"`: the threads of a process share one interpreter lock;
     - `"reads"`: all threads wait."""
 
@@ -59,8 +65,9 @@ class Workload:
     """What a run has to do, whatever the settings, in seconds.
 
     It assumes that steps hold the interpreter lock unless they were measured to use more cores
-    than they could with it, that a consumer needs one core, and that disks and networks answer
-    more requests at once as fast as fewer.
+    than they could with it, that a consumer needs one core, that it holds the lock of its process
+    while its thread has a core, and that disks and networks answer more requests at once as fast as
+    fewer.
     """
 
     consumer_s: float
@@ -69,14 +76,25 @@ class Workload:
     """Computing below the cut, and copies into shared memory."""
     waited_s: float
     """Waiting below the cut."""
+    consumer_cpu_s: float = 0.0
+    """Part of `consumer_s` in which its thread had a core, and not a device for example."""
     is_lock_free: bool = False
     """Whether the steps release the interpreter lock."""
+    copied_s: float = 0.0
+    """Part of `cpu_s` and `in_order_s` in which arrays were copied. The cores share the memory."""
     records_per_block: float = math.inf
     """A worker reads one block at a time, so that it uses no more threads than that."""
     num_records: int = 0
-    """Records that were read, if that was measured."""
+    """Records that were read from sources."""
+    num_positions: int = 0
+    """Positions that threads read at the same time: of records, or of elements of a dataset."""
     is_remote: bool = False
     """Whether workers are on other machines: the cores of this one do not limit them."""
+
+    @property
+    def is_mostly_copying(self) -> bool:
+        """Whether most of what the steps compute is copying arrays."""
+        return self.copied_s > MOSTLY_COPYING * (self.cpu_s + self.in_order_s)
 
     def predict(self, *, num_workers: int, num_threads: int, num_cores: int) -> Prediction:
         """Return how long the run takes with threads or workers, which compute ahead.
@@ -93,12 +111,16 @@ class Workload:
             "consumer": self.consumer_s,
             "in order": self.in_order_s,
             "cores": (local_cpu_s + self.in_order_s + self.consumer_s) / num_cores,
+            "memory": 0.0 if self.is_remote else self.copied_s,
             "reads": (self.cpu_s + self.waited_s) / num_lanes,
         }
         locked_s = 0.0 if self.is_lock_free else self.cpu_s
+        if not num_workers:  # the threads share the interpreter with the consumer
+            locked_s += self.consumer_cpu_s
         if num_threads > 1:
-            num_blocks = min(self.num_records, (self.cpu_s + self.waited_s) / MIN_BLOCK_S)
-            locked_s += THREAD_BLOCK_S * num_blocks
+            most_blocks = (self.cpu_s + self.waited_s) / MIN_BLOCK_S
+            locked_s += THREAD_WAIT_S * min(self.num_records, most_blocks)
+            locked_s += THREAD_BLOCK_S * min(self.num_positions, most_blocks)
         limits["interpreter"] = locked_s / num_interpreters
         limit = max(limits, key=lambda limit: limits[limit])
         return Prediction(
@@ -135,11 +157,16 @@ class Workload:
         )
 
 
-def work_of(stats: "Stats", num_cores: int) -> Workload:
+def work_of(stats: "Stats", num_cores: int, *, copy_bytes_per_s: float | None = None) -> Workload:
     """Return the work of a run from its statistics.
 
     Time in which steps waited for a core counts as computing if the run did not use all cores
     itself: other programs have them, and will have them with other settings too.
+
+    Args:
+        stats: The statistics.
+        num_cores: The number of cores.
+        copy_bytes_per_s: How fast one core copies arrays. By default that is measured if needed.
     """
     is_remote = stats.executor == "ray"
     counts_core_waits = is_remote or stats.num_workers + stats.num_threads <= num_cores
@@ -151,13 +178,19 @@ def work_of(stats: "Stats", num_cores: int) -> Workload:
         cpu_s += share * step_cpu_s
         waited_s += share * step.waited_s
         parallel_cpu_s += share * step.cpu_s
+    on_core_s = sum([step.cpu_s for step in stats.steps]) + stats.transfer_s
+    copied = copied_share(stats.output_bytes, on_core_s, bytes_per_s=copy_bytes_per_s)
+    cpu_s += stats.transfer_s
     return Workload(
         consumer_s=max(0.0, stats.elapsed_s - stats.waited_s),
         in_order_s=in_order_s,
-        cpu_s=cpu_s + stats.transfer_s,
+        cpu_s=cpu_s,
         waited_s=waited_s,
+        consumer_cpu_s=stats.consumer_cpu_s,
+        copied_s=copied * (in_order_s + cpu_s),
         records_per_block=_records_per_block(stats),
         num_records=sum(step.num_records for step in stats.steps),
+        num_positions=stats.num_positions,
         is_remote=is_remote,
         is_lock_free=parallel_cpu_s
         > MAX_CORES_WITH_LOCK * max(1, stats.num_workers) * stats.elapsed_s,
@@ -165,11 +198,11 @@ def work_of(stats: "Stats", num_cores: int) -> Workload:
 
 
 def _records_per_block(stats: "Stats") -> float:
-    """Return how many records a worker reads at a time, if that was measured."""
-    num_records = sum(step.num_records for step in stats.steps)
-    if not (stats.num_workers and stats.num_blocks and num_records):
+    """Return how many records a worker reads at a time: in future, at least those of an element."""
+    num_blocks = stats.num_blocks if stats.num_workers else stats.num_elements
+    if not (num_blocks and stats.num_positions):
         return math.inf
-    return num_records / stats.num_blocks
+    return stats.num_positions / num_blocks
 
 
 def predict_present(work: Workload, stats: "Stats", num_cores: int) -> Prediction:

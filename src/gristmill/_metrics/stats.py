@@ -105,6 +105,9 @@ class Stats:
     """Part of `elapsed_s` in which the caller waited for an element."""
     first_wait_s: float = 0.0
     """Part of `waited_s` before the first element, in which workers start."""
+    consumer_cpu_s: float = 0.0
+    """Part of the time in which the caller did not wait for data that its thread had a core. The
+    rest it waited for something else, such as a device."""
     steps: tuple[StepStats, ...] = ()
     """Steps of the pipeline, from the source up."""
     busy_s: float = 0.0
@@ -133,6 +136,9 @@ class Stats:
     """Workers that died and were replaced."""
     num_blocks: int = 0
     """Blocks handed to the caller."""
+    num_positions: int = 0
+    """Records of samplers and elements of datasets that were requested for them: threads read them
+    at the same time."""
     num_blocks_ready: int = 0
     """Blocks that are computed and not yet requested."""
     num_blocks_in_flight: int = 0
@@ -309,6 +315,7 @@ def add_stats(several: Iterable[Stats]) -> Stats:
             elapsed_s=total.elapsed_s + stats.elapsed_s,
             waited_s=total.waited_s + stats.waited_s,
             first_wait_s=total.first_wait_s + stats.first_wait_s,
+            consumer_cpu_s=total.consumer_cpu_s + stats.consumer_cpu_s,
             steps=_add_steps(total.steps, stats.steps),
             busy_s=total.busy_s + stats.busy_s,
             transfer_s=total.transfer_s + stats.transfer_s,
@@ -322,6 +329,7 @@ def add_stats(several: Iterable[Stats]) -> Stats:
             worker_start=stats.worker_start,
             num_restarts=total.num_restarts + stats.num_restarts,
             num_blocks=total.num_blocks + stats.num_blocks,
+            num_positions=total.num_positions + stats.num_positions,
             num_blocks_ready=stats.num_blocks_ready,
             sum_blocks_ready=total.sum_blocks_ready + stats.sum_blocks_ready,
             wait_counts=_add_counts(total.wait_counts, stats.wait_counts),

@@ -61,11 +61,14 @@ class StepTime(NamedTuple):
     def plus(self, other: "StepTime") -> "StepTime":
         """Return the sum of two times."""
         return StepTime(
-            *(self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3]),
-            num_values=self[4] + other[4],
-            num_padding=self[5] + other[5],
-            num_records=self[6] + other[6],
-            num_bytes=self[7] + other[7],
+            self[0] + other[0],
+            self[1] + other[1],
+            self[2] + other[2],
+            self[3] + other[3],
+            self[4] + other[4],
+            self[5] + other[5],
+            self[6] + other[6],
+            self[7] + other[7],
         )
 
 

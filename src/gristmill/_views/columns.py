@@ -47,12 +47,12 @@ def view_columns(
         class_names: The names of the classes of columns with labels, by the name of the column.
     """
     for name, column in table.columns.items():
-        missing, expected = table.num_missing(name), table.num_expected(name)
         classes = _classes(column, class_names.get(name))
         yield ColumnView(
             name=name,
-            types=" or ".join(column.types) or "nothing",
-            missing=f"{missing:,} ({_percent(missing, expected)})" if missing else "",
+            types=" or ".join([*(["nested"] if table.num_nested.get(name) else []), *column.types])
+            or "nothing",
+            missing=" and ".join(_missing(table, name)),
             facts=list(_facts(column, classes, is_label=name in class_names)),
             histogram=None if classes and column.numbers is None else _shown_histogram(column),
             classes=classes,
@@ -90,6 +90,17 @@ def join_bins(histogram: Histogram, *, max_bins: int, is_whole: bool) -> Histogr
     return Histogram(
         low=histogram.low, high=histogram.high, exponent=exponent, start=start, counts=counts
     )
+
+
+def _missing(table: TableSummary, name: str) -> Iterator[str]:
+    """Yield how many values are missing, and how many numbers inside of arrays."""
+    num_missing = table.num_missing(name)
+    if num_missing:
+        yield f"{num_missing:,} ({_percent(num_missing, table.num_expected(name))})"
+    num_inside, numbers = table.num_missing_inside(name), table.columns[name].numbers
+    if num_inside and numbers is not None:
+        total = numbers.count + numbers.num_nan + numbers.num_infinite
+        yield f"{num_inside:,} of {total:,} numbers ({_percent(num_inside, total)})"
 
 
 def _facts(

@@ -33,8 +33,9 @@ def test_reads_that_wait_get_more_threads(executor: Executor):
 
     assert explanation.bottleneck is not None
     assert explanation.bottleneck.kind == "waiting"
-    assert explanation.changes[0].action.startswith("With `read_options=ReadOptions(num_threads=")
-    assert explanation.changes[0].speedup > 1.1
+    threads, *_ = [one for one in explanation.changes if "ReadOptions(num_threads=" in one.action]
+    assert threads.action.startswith("With `read_options=")
+    assert threads.speedup > 1.1
 
 
 def test_a_map_in_python_gets_workers(executor: Executor):
@@ -111,6 +112,26 @@ def test_a_training_step_is_measured_with_the_next_batch_which_is_not_lost():
             assert explanation.headspace is not None
             assert explanation.headspace.num_steps == 3
             assert np.asarray(next(iterator)).tolist() == [4, 5, 6, 7]
+
+
+def test_a_dataset_measures_with_its_last_element():
+    seen: list[Any] = []
+    explanation = gm.MapDataset.range(12).batch(4).explain(headspace=seen.append, num_steps=2)
+
+    assert [batch.tolist() for batch in seen] == [[8, 9, 10, 11]] * 3
+    assert explanation.headspace is not None
+    assert explanation.stats.num_elements == 3
+
+
+def test_a_dataset_without_elements_has_no_headspace():
+    with pytest.raises(gm.errors.PlanError, match="needs an element, and the dataset has none"):
+        gm.MapDataset.range(0).explain(headspace=print)
+
+
+def test_the_headspace_of_a_dataset_is_a_function():
+    step: Any = 3
+    with pytest.raises(gm.errors.PlanTypeError, match="must be a function of a batch, got 3"):
+        gm.MapDataset.range(4).explain(headspace=step)
 
 
 def test_a_loader_measures_with_its_first_batch():

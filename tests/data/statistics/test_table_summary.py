@@ -75,6 +75,25 @@ def test_nan_in_arrays_is_not_a_missing_value():
     assert table.num_missing("x") == 0
 
 
+def test_nan_in_arrays_is_counted_among_their_numbers():
+    table = summarize_table([{"x": np.array([np.nan, 1])}, {"x": None}, {"x": np.array([2.0])}])
+    assert (table.num_missing("x"), table.num_missing_inside("x")) == (1, 1)
+
+
+def test_a_value_that_is_a_dict_in_other_records_is_missing_only_where_it_is_null():
+    records = [{"m": {"z": 1}}, {"m": None}, {"m": {}}, {"m": None}]
+    whole = summarize_table(records)
+    merged = summarize_table(records[:1]).merge(summarize_table(records[1:]))
+
+    assert [table.num_missing("m") for table in (whole, merged)] == [2, 2]
+    assert whole.num_missing('m["z"]') == 3
+
+
+def test_missing_items_of_lists_of_dicts_are_those_that_are_null():
+    table = summarize_table([{"t": [{"x": 1}, None, {"x": 2}]}])
+    assert (table.num_missing("t[*]"), table.num_expected("t[*]")) == (1, 3)
+
+
 def test_missing_items_of_lists_are_counted_among_the_items():
     table = summarize_table([{"t": [1.0, None]}, {"t": [None, float("nan"), 2.0]}, {"t": []}])
     assert (table.num_missing("t[*]"), table.num_expected("t[*]")) == (3, 5)
@@ -82,7 +101,12 @@ def test_missing_items_of_lists_are_counted_among_the_items():
 
 def test_no_records():
     assert dict(summarize_table([]).columns) == {}
-    assert TableSummary(num_records=0, columns={}).merge(summarize_table([1])).num_records == 1
+    assert (
+        TableSummary(num_records=0, columns={}, num_nested={})
+        .merge(summarize_table([1]))
+        .num_records
+        == 1
+    )
 
 
 def test_times_and_shapes():

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from gristmill import MapDataset
+from gristmill._engine.access.nested_clock import base_step_names
 from gristmill._engine.segment import Segment
 from gristmill._engine.settings import Settings
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stages.batch_alignment import BatchAlignmentStage, SegmentBuilder
 from gristmill._metrics.counters import Counters
+from gristmill._plan.traverse import bottom_of
 from gristmill.options import MultiprocessingOptions, ReadOptions, WorkerOptions
 
 
@@ -34,7 +36,7 @@ class Recorded(SegmentBuilder):
                 is_tuned=False,
             ),
             counters=counters,
-            first_step=counters.add_steps(["Source", "Batch"]),
+            first_step=counters.add_steps([*base_step_names(bottom_of(self.plan)), "Batch"]),
         )
         return segment.open(in_order=in_order)
 

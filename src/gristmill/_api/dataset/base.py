@@ -112,7 +112,13 @@ class Dataset(SupportsStats):
         module: Any = importlib.import_module("gristmill._api.preview")  # most programs have none
         return module.preview_dataset(self, num_elements, decode)
 
-    def explain(self, *, max_s: float = 5.0) -> "Explanation":
+    def explain(
+        self,
+        *,
+        max_s: float = 5.0,
+        headspace: Callable[[Any], object] | None = None,
+        num_steps: int = 10,
+    ) -> "Explanation":
         """Run this dataset for some seconds, and explain which step limits it and why.
 
         The elements are dropped, so that the dataset is the only limit. `explain` of an iterator
@@ -124,12 +130,16 @@ class Dataset(SupportsStats):
 
         Args:
             max_s: When to stop, in seconds. It stops earlier at the end of the dataset.
+            headspace: Your training step, a function of an element, to measure how fast it would be
+                if data were free. It is called with the last element again and again.
+            num_steps: How often to call it.
 
         Raises:
-            PlanError: `max_s` is not positive.
+            PlanError: `max_s` is not positive, or the dataset has no element for `headspace`.
+            PlanTypeError: `headspace` is not a function.
         """
         module: Any = importlib.import_module("gristmill._api.monitoring.explain")
-        return module.explain_dataset(self, max_s=max_s)
+        return module.explain_dataset(self, max_s=max_s, headspace=headspace, num_steps=num_steps)
 
     def pipe(
         self, func: Callable[Concatenate[Self, P], R], /, *args: P.args, **kwargs: P.kwargs

@@ -48,13 +48,9 @@ def explain_iterator(
         num_steps: How often to call it.
         is_dataset: Whether settings are named as those of a dataset, not those of a loader.
     """
+    _check_headspace(headspace)
     if headspace is None:
         return explain_run(stats, is_dataset=is_dataset)
-    if not callable(headspace):
-        raise PlanTypeError(
-            f"`headspace` must be a function of a batch, got {headspace!r:.100}. Pass your "
-            "training step."
-        )
     state = iterator.get_state()
     try:
         batch = next(iterator)
@@ -65,26 +61,55 @@ def explain_iterator(
         ) from None
     finally:
         iterator.set_state(state)
-    module: Any = importlib.import_module("gristmill._metrics.headspace")
-    measured = module.measure_headspace(headspace, batch, num_steps=num_steps)
+    measured = _measure(headspace, batch, num_steps=num_steps)
     return explain_run(stats, is_dataset=is_dataset, headspace=measured)
 
 
-def explain_dataset(dataset: Any, *, max_s: float) -> "Explanation":
+def explain_dataset(
+    dataset: Any,
+    *,
+    max_s: float,
+    headspace: Callable[[Any], object] | None = None,
+    num_steps: int = 10,
+) -> "Explanation":
     """Iterate over a dataset for some seconds, and return the explanation of that.
 
     Args:
         dataset: The dataset.
         max_s: After how many seconds to stop.
+        headspace: A training step to measure with the last element, if any.
+        num_steps: How often to call it.
 
     Raises:
-        PlanError: `max_s` is not positive.
+        PlanError: `max_s` is not positive, or there is no element for `headspace`.
     """
+    _check_headspace(headspace)
     if not max_s > 0:
         raise PlanError(f"`max_s` must be greater than 0 seconds, got {max_s}.")
     ends_at = time.perf_counter() + max_s
+    elements: list[Any] = []
     with iter(dataset) as iterator:
-        for _ in iterator:
+        for element in iterator:
+            elements = [element]
             if time.perf_counter() > ends_at:
                 break
-        return iterator.explain()
+        stats = iterator.stats()
+    if headspace is None:
+        return explain_run(stats, is_dataset=True)
+    if not elements:
+        raise PlanError("`headspace` needs an element, and the dataset has none.")
+    measured = _measure(headspace, elements[0], num_steps=num_steps)
+    return explain_run(stats, is_dataset=True, headspace=measured)
+
+
+def _check_headspace(headspace: object) -> None:
+    if headspace is not None and not callable(headspace):
+        raise PlanTypeError(
+            f"`headspace` must be a function of a batch, got {headspace!r:.100}. Pass your "
+            "training step."
+        )
+
+
+def _measure(headspace: Callable[[Any], object], batch: object, *, num_steps: int) -> "Headspace":
+    module: Any = importlib.import_module("gristmill._metrics.headspace")
+    return module.measure_headspace(headspace, batch, num_steps=num_steps)

@@ -55,6 +55,11 @@ class ColumnSummary:
         ]
         return [*shown, *(["null"] if self.num_null else [])]
 
+    @property
+    def has_axes(self) -> bool:
+        """Whether some values are arrays, which may contain NaN among other numbers."""
+        return any(num_axes for _, num_axes in self.shapes)
+
     def merge(self, other: "ColumnSummary") -> "ColumnSummary":
         """Return the summary of the values of both."""
         shapes = dict(self.shapes)

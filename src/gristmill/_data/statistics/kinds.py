@@ -1,8 +1,9 @@
 """Sort the values of a column by what can be computed from them."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
 
@@ -11,6 +12,18 @@ from gristmill.types import AnyArray, Leaf, SupportsArray
 
 _MAX_STACKED_BYTES = 2**16
 """Larger arrays are summarised one by one: copying them would cost more than the calls."""
+
+LeftOut: TypeAlias = Literal["strings", "bytes", "complex numbers", "times", "other objects"]
+"""What values are that have no mean."""
+
+_ARRAY_KINDS: dict[str, LeftOut] = {
+    "U": "strings",
+    "T": "strings",
+    "S": "bytes",
+    "c": "complex numbers",
+    "m": "times",
+    "M": "times",
+}
 
 
 @final
@@ -58,6 +71,22 @@ def sort_values(column: Column) -> Values:
         for stacked in _stacks(same):
             _add_array(values, stacked)
     return values
+
+
+def count_left_out(values: Values) -> Counter[LeftOut]:
+    """Return how many values have no mean, by what they are. The items of lists are counted apart.
+
+    >>> dict(count_left_out(sort_values(["a", b"b", 1j, 2.0, None])))
+    {'strings': 1, 'bytes': 1, 'complex numbers': 1}
+    """
+    counts = Counter[LeftOut]()
+    counts["strings"] += len(values.strings)
+    counts["bytes"] += len(values.blobs)
+    for array in values.others:
+        counts[_ARRAY_KINDS.get(array.dtype.kind, "other objects")] += len(array)
+    for value in values.objects:
+        counts["complex numbers" if isinstance(value, complex) else "other objects"] += 1
+    return +counts
 
 
 def _type_of(value: object) -> type:

@@ -1,5 +1,6 @@
 """Statistics of the values at one leaf of the elements, for normalisation and class weights."""
 
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast, final
@@ -13,7 +14,7 @@ from gristmill._data.statistics.categories import (
     count_categories,
     given_categories,
 )
-from gristmill._data.statistics.kinds import Values, sort_values
+from gristmill._data.statistics.kinds import LeftOut, Values, count_left_out, sort_values
 from gristmill._data.statistics.leaves import Column
 from gristmill._data.statistics.moments import Moments, moments_of, no_moments
 from gristmill.errors import PlanError
@@ -58,6 +59,8 @@ class LeafStatistics:
 
     Counted are integers, booleans and short strings, one per element, up to 1,000 different ones.
     `None` for other leaves."""
+    num_left_out: Mapping[LeftOut, int]
+    """Values that have no mean, such as strings and encoded images, by what they are."""
 
     def __repr__(self) -> str:
         parts = [f"{self.count:,} values"]
@@ -71,6 +74,7 @@ class LeafStatistics:
             parts.append(f"{show_numbers(self.min)} to {show_numbers(self.max)}")
         if self.counts is not None:
             parts.append(f"{len(self.counts):,} different")
+        parts += [f"{count:,} {kind} left out" for kind, count in self.num_left_out.items()]
         return f"<LeafStatistics: {', '.join(parts)}>"
 
 
@@ -84,6 +88,7 @@ class LeafSummary:
     categories: Categories
     is_vector: bool
     """Whether the channels are those of an axis."""
+    left_out: Mapping[LeftOut, int]
 
     def merge(self, other: "LeafSummary") -> "LeafSummary":
         """Return the summary of the values of both."""
@@ -102,6 +107,7 @@ class LeafSummary:
             moments=first.merge(second),
             categories=self.categories.merge(other.categories),
             is_vector=self.is_vector or other.is_vector,
+            left_out=Counter(self.left_out) + Counter(other.left_out),
         )
 
     def statistics(self) -> LeafStatistics:
@@ -123,6 +129,7 @@ class LeafSummary:
             num_missing=self.num_null + int(moments.num_nan.sum()),
             num_infinite=int(moments.num_infinite.sum()),
             counts=dict(sorted(counts.items(), key=_by_count)) if counts else None,
+            num_left_out=dict(self.left_out),
         )
 
 
@@ -140,6 +147,7 @@ def summarize_leaf(column: Column, *, axis: int | None) -> LeafSummary:
         moments=no_moments(1),
         categories=count_values(values),
         is_vector=False,
+        left_out=count_left_out(values),
     )
     for array in values.arrays:
         part = LeafSummary(
@@ -147,6 +155,7 @@ def summarize_leaf(column: Column, *, axis: int | None) -> LeafSummary:
             moments=moments_of(_as_rows(array, axis)),
             categories=Categories(counts={}),
             is_vector=_has_axis(array, axis),
+            left_out={},
         )
         total = total.merge(part)
     return total

@@ -1,5 +1,6 @@
 """Turn records into columns: the values at each leaf of their trees."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, cast
 
@@ -17,7 +18,9 @@ _PLAIN = frozenset({bool, int, float, str, bytes, type(None), np.ndarray})
 """The usual types of leaves, which need no search for children."""
 
 
-def columns_of(records: Iterable[Element]) -> dict[str, list[Leaf]]:
+def columns_of(
+    records: Iterable[Element], nested: Counter[str] | None = None
+) -> dict[str, list[Leaf]]:
     """Return the leaves of some records, by their paths.
 
     Lists of numbers become arrays. The items of other lists are in a column of their own, whose
@@ -27,14 +30,20 @@ def columns_of(records: Iterable[Element]) -> dict[str, list[Leaf]]:
     {'x': [1, None], 'tags': [['a'], ['b', 'c']], 'tags[*]': ['a', 'b', 'c']}
     >>> columns_of([(5, [1, 2])])
     {'record[0]': [5], 'record[1]': [array([1, 2])]}
+
+    Args:
+        records: The records.
+        nested: Counts the trees at each path: a column of nulls is missing only where the other
+            records have no tree.
     """
+    nested = Counter() if nested is None else nested
     columns: dict[str, list[Leaf]] = {}
     for record in records:
         if type(record) is dict or isinstance(record, Mapping):  # the first is faster
             for key, value in cast("Mapping[object, Element]", record).items():
-                _add(columns, str(key), value)
+                _add(columns, nested, str(key), value)
         else:
-            _add(columns, RECORD_COLUMN, record)
+            _add(columns, nested, RECORD_COLUMN, record)
     return columns
 
 
@@ -58,7 +67,7 @@ def columns_of_arrays(columns: Columns) -> dict[str, Column]:
     return found
 
 
-def _add(columns: dict[str, list[Leaf]], path: str, value: Element) -> None:
+def _add(columns: dict[str, list[Leaf]], nested: Counter[str], path: str, value: Element) -> None:
     if type(value) in _PLAIN:
         columns.setdefault(path, []).append(value)
         return
@@ -70,14 +79,15 @@ def _add(columns: dict[str, list[Leaf]], path: str, value: Element) -> None:
             return
         columns.setdefault(path, []).append(items)
         for item in items:
-            _add(columns, f"{path}[*]", item)
+            _add(columns, nested, f"{path}[*]", item)
         return
     inner = children(value)
     if inner is None:
         columns.setdefault(path, []).append(value)
         return
+    nested[path] += 1
     for child_path, child in zip(*inner, strict=True):
-        _add(columns, path + child_path, child)
+        _add(columns, nested, path + child_path, child)
 
 
 def as_numbers(items: Sequence[Element]) -> AnyArray | None:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._base.trees.columns import Columns
+from gristmill._engine.access.nested_clock import NestedClock
 from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._plan.nodes.base import Step
@@ -51,6 +52,8 @@ class ReadContext:
     """The number of flat maps of the stream: a cursor has an entry for each."""
     skips_errors: bool = False
     """Whether records that raise are skipped."""
+    clock: NestedClock | None = None
+    """Measures the steps of a dataset that is iterated over."""
     stops_at_absent: bool = False
     """Whether an absent element ends the block with `AbsentElementError`."""
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
+from gristmill._engine.access.nested_clock import base_step_names
 from gristmill._plan.nodes.base import Node, Step
 from gristmill._plan.nodes.steps import RandomMapNode
-from gristmill._plan.traverse import base_of, num_flat_maps, steps_of
+from gristmill._plan.traverse import base_of, bottom_of, num_flat_maps, steps_of
 from gristmill.types import Cursor
 
 
@@ -35,6 +36,11 @@ class Cut:
     def steps(self) -> list[Step]:
         """All steps, bottom up."""
         return steps_of(self.plan)
+
+    @cached_property
+    def num_measured(self) -> int:
+        """The number of steps whose time a result has: those of the bottom, and `num_read`."""
+        return len(base_step_names(bottom_of(self.plan))) + self.num_read
 
     @property
     def num_flat_maps(self) -> int:

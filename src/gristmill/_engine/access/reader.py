@@ -8,7 +8,6 @@ from typing import TypeAlias
 import numpy as np
 
 from gristmill._base.memory.aligned_alloc import aligned_empty
-from gristmill._base.trees.columns import Columns
 from gristmill._engine.access.batch import batch_reader
 from gristmill._engine.access.bucket import bucket_reader
 from gristmill._engine.access.combine import (
@@ -34,6 +33,7 @@ from gristmill._engine.access.map import (
     random_map_step,
     seeded_map_step,
 )
+from gristmill._engine.access.nested_clock import NestedClock, base_step_names, size_of
 from gristmill._engine.access.origin_leaf import origin_leaf_step
 from gristmill._engine.access.records import custom_reader, sample_reader, source_reader
 from gristmill._engine.access.skip_errors import skipping_errors
@@ -43,7 +43,6 @@ from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._engine.tuning.measure import is_mostly_waiting
 from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
-from gristmill._metrics.counters import num_bytes
 from gristmill._metrics.profiler import named
 from gristmill._metrics.step_time import begin_step, end_step
 from gristmill._plan.nodes.base import Node, Step
@@ -134,9 +133,14 @@ def open_reader(node: Node, context: ReadContext) -> Reader:
     if open_node is None:
         raise TypeError(f"{node.label} has no random access")
     if isinstance(node, SampleNode):  # reads its source by key, to report errors by position
-        return open_node(node, context)
+        return _timed(open_node(node, context))
     below = _context_below(node, context)
-    return open_node(node, context, *(open_reader(parent, below) for parent in node.parents))
+    read = open_node(node, context, *(open_reader(parent, below) for parent in node.parents))
+    if below.clock is None:
+        return read
+    if isinstance(node, AccessNode):
+        return below.clock.measure(read)
+    return below.clock.measure_step(node, read)
 
 
 def open_step(node: Step, context: ReadContext) -> RunStep:
@@ -156,7 +160,9 @@ def _context_below(node: Node, context: ReadContext) -> ReadContext:
     moves_elements = isinstance(node, RearrangeNode | ChooseNode | HintNode | AccessNode)
     allocate = context.allocate if moves_elements else np.empty
     if context.by_index or isinstance(node, AccessNode):
-        return ReadContext(by_index=True, allocate=allocate)
+        is_top = isinstance(node, AccessNode)
+        clock = NestedClock(base_step_names(node)) if is_top else context.clock
+        return ReadContext(by_index=True, allocate=allocate, clock=clock)
     assert isinstance(node, Step), "a stream consists of steps"
     return replace(context, allocate=allocate, steps_above=(node, *context.steps_above))
 
@@ -174,7 +180,7 @@ def _same_reader(node: HintNode, context: ReadContext, read_parent: Reader) -> R
 
 
 def _stream_base(open_base: OpenReader) -> OpenReader:
-    """Return how to open the bottom of a stream, timed and, on request, skipping bad records."""
+    """Return how to open the bottom of a stream, on request skipping bad records."""
 
     def open_node(
         node: SampleNode | AccessNode, context: ReadContext, *read_parents: Reader
@@ -183,7 +189,7 @@ def _stream_base(open_base: OpenReader) -> OpenReader:
         if context.skips_errors:
             lineage_of_records = partial(lineage_of, num_flat_maps=context.num_flat_maps)
             read = skipping_errors(node, read, lineage_of_records)
-        return _timed(read)
+        return read
 
     return open_node
 
@@ -194,18 +200,10 @@ def _timed(read: Reader) -> Reader:
         result = read(span)
         step, reading = end_step(begin)
         if len(result.block):
-            step = step._replace(num_records=len(result.block), num_bytes=_size(result.block))
+            step = step._replace(num_records=len(result.block), num_bytes=size_of(result.block))
         return result.with_step_times((step,), reading)
 
     return read_timed
-
-
-def _size(block: Block) -> int:
-    """Return the bytes in the records of a block, estimated from the first one if they are rows."""
-    data = block.data
-    if isinstance(data, Columns):
-        return data.num_bytes
-    return len(data) * num_bytes(data[0])
 
 
 def _with_rows(read: Reader, policy: TuningPolicy) -> Reader:

@@ -212,8 +212,7 @@ class BlockResult:
 
         Args:
             run: The step.
-            is_timed: Whether to measure the step. Those below a dataset's iterator are measured
-                together.
+            is_timed: Whether to measure the step here. Those of a dataset have a `NestedClock`.
         """
         step_times, reading = self.step_times, self.reading
         if not len(self.block):

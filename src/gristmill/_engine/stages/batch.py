@@ -105,7 +105,7 @@ def stack_stages(
     return stack_steps(
         stage,
         cut.steps[cut.num_read :],
-        counters.steps[first_step + 1 + cut.num_read :],
+        counters.steps[first_step + cut.num_measured :],
     )
 
 

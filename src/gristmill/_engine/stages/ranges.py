@@ -63,9 +63,11 @@ class RangeStage(SegmentStage):
             if not self._sizes:
                 return None if self._next >= self._end else BlockResult(Block.empty())
             result = self._executor.collect(has_more=self._next < self._fill_end)
+        size = self._sizes.popleft()
+        self._counters.num_positions += size * self._records
         if isinstance(result.error, SourceEndedError):
             result = self._end_source(result, result.error)
-        elif len(result.block) < self._sizes.popleft():
+        elif len(result.block) < size:
             self._end = self._length  # an element is absent, so a batch at the end may need more
         if result.stats is not None:
             self._block_size = next_block_size(

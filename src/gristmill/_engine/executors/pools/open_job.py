@@ -40,7 +40,7 @@ class ThreadedReader:
         self._num_threads = num_threads
         # A source that reads many records in one call waits for all of them together, so that only
         # waits of the steps above it are shorter in threads.
-        self._first_counted = 1 if cut.plan.reads_many else 0
+        self._first_counted = cut.num_measured - cut.num_read if cut.plan.reads_many else 0
         self._low = cut_plan(
             cut.plan, skips_errors=cut.skips_errors, below_batches=True, in_order=cut.in_order
         )
@@ -71,7 +71,7 @@ class ThreadedReader:
         threads.resize(self._num_threads)
         records = self._cut.base.records_per_position
         low = self._low
-        counters = Counters([""] * (1 + self._cut.num_read))
+        counters = Counters([""] * self._cut.num_measured)
         stop = min(positions.stop * records, low.base.length())
         ends: list[SourceEndedError] = []
         stage = stack_stages(low, threads, counters, length=stop, on_source_end=ends.append)
