@@ -131,7 +131,7 @@ def _shard_key(path: Path) -> tuple[list[int], str]:
 
 
 def cursor_digest(cursor: Cursor, prefix: int) -> str:
-    """Return the checksum of a position. `prefix` is the digest of what it is a position in."""
+    """Return the checksum of a position. `prefix` is the digest of the stream."""
     numbers = numbers_of(cursor)
     shown = _to_json(cursor) if numbers is None else _list_numbers(numbers)
     return f"{zlib.crc32(shown.encode(), prefix):08x}"

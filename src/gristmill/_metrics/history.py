@@ -1,4 +1,4 @@
-"""History: what a run had done at some moments of it, in a bounded number of samples."""
+"""The history of a run: a bounded number of samples of its statistics over time."""
 
 import mmap
 from collections import deque

@@ -195,7 +195,7 @@ def _exclude_elements(node: Node, records: _BySource) -> Node:
 
 
 def held_streams(node: Node, cursor: Cursor) -> Iterator[Continuation]:
-    """Yield the streams of elements that are held at a cursor: that were read, and are to come."""
+    """Yield the streams of elements that are held at a cursor: read, but not yielded yet."""
     if any(cursor[1:]):  # between two outputs of a flat map
         limit = LimitNode(site=node.site, parent=node, count=1)
         yield Continuation(limit, ([list(cursor), 0],))

@@ -533,7 +533,7 @@ class PlannedIterDataset(IterDataset[T_co]):
 
     @property
     def _has_own_iter(self) -> bool:
-        """Whether a user's subclass overrides `__iter__`, by which it is read then."""
+        """Whether a user's subclass overrides `__iter__`; then it is called."""
         return type(self).__iter__ is not type(self)._runs_plan  # noqa: SLF001 - the same class
 
     def _inline(self) -> IterDataset[T_co]:

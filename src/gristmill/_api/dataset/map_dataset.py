@@ -516,7 +516,7 @@ class PlannedMapDataset(MapDataset[T_co]):
 
     @property
     def _has_own_access(self) -> bool:
-        """Whether a user's subclass overrides the methods by which it is read then."""
+        """Whether a user's subclass overrides the methods that read it; then these are called."""
         cls: Any = type(self)
         base: Any = PlannedMapDataset
         return cls.__getitem__ is not base.__getitem__ or cls.__len__ is not base.__len__

@@ -308,7 +308,7 @@ class MapSteps(Dataset, Generic[T_co]):
         replacement: bool = True,
         seed: int | None = None,
     ) -> "MapDataset[T_co]":
-        """Draw elements at random in proportion to weights, in each epoch others.
+        """Draw elements at random in proportion to weights, other ones in each epoch.
 
         What is drawn is a function of the seed and the index. With replacement, a draw costs a
         binary search in the weights. Without, all draws of an epoch are computed at its first one:

@@ -151,7 +151,7 @@ class FeedIterator(DatasetIterator[Tree]):
         """Make another puller if the last one has ended with its thread."""
         self._puller.keep()
         if self._is_parked or self._puller.is_parked:
-            self._puller.reclaim()  # its thread may just be ending what the source runs
+            self._puller.reclaim()  # its thread may still be closing the source
             self._end_at_collection.detach()
             self._open(needs_resync=True)  # the source is ahead by what was prefetched
 

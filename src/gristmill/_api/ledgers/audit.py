@@ -128,7 +128,7 @@ def audit(pipeline: Any, ledgers: Sequence[Ledger], states: Sequence[JsonObject]
 def _remaining(
     auditor: ShardAuditor, shards: Sequence[ShardAudit], last_epochs: dict[int, int | None]
 ) -> tuple[Counts, Counts, Counts]:
-    """Return what is to come, without and with remainders that are dropped, and what is held."""
+    """Return the records not yielded yet, without and with dropped remainders, and those held."""
     plain: Counts = Counter()
     whole: Counts = Counter()
     held: Counts = Counter()

@@ -155,8 +155,8 @@ def sort_into_phases(
         )
     if len(contiguous) > 1:
         raise StateError(
-            "The ledgers and states are of different runs: the shards of one are ranges of the "
-            "records, those of the other every n-th of them."
+            "The ledgers and states are of different runs: in one, each shard is a range of the "
+            "records, in the other, every n-th record."
         )
     return _in_order(list(found.values())), contiguous.pop()
 

@@ -1,4 +1,4 @@
-"""Call user code from a frame that Keras takes for one of Grain's.
+"""Call user code from a frame that Keras recognizes as one of Grain's.
 
 The preprocessing layers of Keras compute on the CPU inside a data pipeline. To find out whether
 they are in one, they search the files of the calling functions for `grain/_src/python/dataset`

@@ -33,7 +33,7 @@ def check_file_names(columns: Iterable[str]) -> None:
 
 
 def _find_problem(name: str) -> str | None:
-    """Return why a name cannot be the name of a file that is found again; `None` if it can."""
+    """Return why a column name cannot be used as a file name; `None` if it can."""
     if not name:
         return "it is empty"
     if any(character in _REFUSED or not character.isprintable() for character in name):

@@ -69,7 +69,7 @@ def origins_at(sample: SampleNode, rows: list[list[int]]) -> list[RecordOrigin]:
 
 
 def records_held(plan: Node, settings: Settings, cursor: Cursor) -> set[tuple[int, int]]:
-    """Return the source and the index of each record that was read, and is to come."""
+    """Return the source and the index of each record that was read, but not yielded yet."""
     tracer = PlanTracer()
     tracer.trace(plan, TraceMode(needs_values=False))  # numbers the sources
     counts: Counts = Counter()

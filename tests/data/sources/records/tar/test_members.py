@@ -247,7 +247,7 @@ def test_concatenated_archives_are_an_error(tmp_path: Path):
     path = tmp_path / "a.tar"
     path.write_bytes(archive_of(path, "a.x") + archive_of(path, "b.x"))
     message = (
-        r"^There are more data after the end of the archive\. If archives were concatenated, pass "
+        r"^There is more data after the end of the archive\. If archives were concatenated, pass "
         r"them one by one, or join them with `tar --concatenate`\. Otherwise a part of the "
         r"archive is zeros: copy it again\. \(.*, byte 1,024\)$"
     )

@@ -101,7 +101,7 @@ def read_members(
             offset += len(padding)
             continue
         raise CorruptFileError(
-            "There are more data after the end of the archive. If archives were concatenated, pass "
+            "There is more data after the end of the archive. If archives were concatenated, pass "
             "them one by one, or join them with `tar --concatenate`. Otherwise a part of the "
             "archive is zeros: copy it again.",
             path=file.ref.path,

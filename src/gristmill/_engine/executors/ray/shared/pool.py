@@ -41,7 +41,7 @@ _MAX_READS = 1000
 """Calls for blocks that the broker accepts at a time; further ones wait."""
 
 _MAX_CALLS = 16
-"""The same of other calls, for which no call for a block is in the way."""
+"""The same for all other calls, which never wait behind calls for blocks."""
 
 
 class _Event(NamedTuple):
