@@ -54,7 +54,7 @@ def padded_flat_map_reader(node: FanOutNode, context: ReadContext, read_parent: 
 
     def read(indices: Span) -> BlockResult:
         parents, outputs = split_epochs(as_indices(indices), node.max_fan_out)
-        # Each parent is read once, in the order of the indices: an error is raised at the first of them.
+        # Each parent is read once, in the order of the indices, so that the first error is raised.
         unique, firsts, inverse = np.unique(parents, return_index=True, return_inverse=True)
         order = np.argsort(firsts)
         result = read_parent(unique[order]).then(run_split, is_timed=False)
