@@ -5,6 +5,7 @@ import sys
 
 from gristmill._api.monitoring.report import write_report
 from gristmill._cli.processes import add_pid, choose_pid, read_runs
+from gristmill._io.folders.write_output import is_standard_output
 from gristmill._metrics.explanation import explain_stats
 from gristmill._printable import printable
 from gristmill.errors import PlanError
@@ -42,4 +43,5 @@ def _run(parsed: argparse.Namespace) -> None:
         settings={"process": pid},
         spans=run.spans,
     )
-    sys.stdout.write(f"{printable(str(explanation), keep=chr(10))}\n\nWrote {parsed.output}.\n")
+    messages = sys.stderr if is_standard_output(parsed.output) else sys.stdout
+    messages.write(f"{printable(str(explanation), keep=chr(10))}\n\nWrote {parsed.output}.\n")

@@ -5,15 +5,13 @@ import importlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gristmill._api.monitoring.trace import write_trace
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._engine.settings import Settings
-from gristmill._io.folders.atomic_write import write_atomically
+from gristmill._io.folders.write_output import write_output
 from gristmill._metrics.timeline import StepSpan, Timeline, all_spans
-from gristmill.errors import PlanError
 
 if TYPE_CHECKING:
     from gristmill._metrics.explanation import Explanation
@@ -75,10 +73,6 @@ class ReportedRun(ABC):
         write_trace(path, title=repr(self), timelines=self._timelines())
 
 
-if TYPE_CHECKING:
-    from gristmill._metrics.explanation import Explanation
-
-
 def write_report(
     path: str | os.PathLike[str],
     *,
@@ -105,14 +99,7 @@ def write_report(
     page = _page(
         title=title, explanation=explanation, skipped=rows, settings=settings or {}, spans=spans
     )
-    file = Path(path)
-    try:
-        write_atomically(file, [page.encode("utf-8", "backslashreplace")])
-    except OSError as error:
-        raise PlanError(
-            f"The report {str(file)!r} cannot be written: {error.strerror}. Pass the path of a "
-            "file in a folder that you may write to."
-        ) from error
+    write_output(path, [page.encode("utf-8", "backslashreplace")], name="report")
 
 
 def report_frame(
