@@ -206,9 +206,11 @@ def _numbers(stats: Stats) -> str:
     memory_bytes = stats.history[-1].memory_bytes if stats.history else 0
     size = stats.num_workers or stats.num_threads
     return (
-        f"{stats.executor}{f' ({size})' if size else ''}: {stats.num_blocks_ready} blocks ready, "
-        f"{stats.num_blocks_in_flight} in flight, {stats.num_restarts} workers replaced, "
-        f"{stats.num_skipped} records skipped; {format_size(memory_bytes)} of memory, "
+        f"{stats.executor}{f' ({size})' if size else ''}: "
+        f"{count_of(stats.num_blocks_ready, 'block')} ready, "
+        f"{stats.num_blocks_in_flight} in flight, "
+        f"{count_of(stats.num_restarts, 'worker')} replaced, "
+        f"{count_of(stats.num_skipped, 'record')} skipped; {format_size(memory_bytes)} of memory, "
         f"{format_size(stats.shared_memory_bytes)} shared"
     )
 

@@ -3,6 +3,7 @@
 import logging
 from typing import final
 
+from gristmill._base.format_numbers import count_of
 from gristmill._engine.settings import Settings
 from gristmill._metrics.counters import Counters
 from gristmill._plan.nodes.base import Node
@@ -43,8 +44,9 @@ class RunLog:
             self._is_running = False
             if logger.isEnabledFor(logging.INFO):
                 stats = counters.stats()
-                others = {"skipped": stats.num_skipped, "workers replaced": stats.num_restarts}
-                more = "".join(f", {count:,} {name}" for name, count in others.items() if count)
+                skipped = f", {stats.num_skipped:,} skipped" if stats.num_skipped else ""
+                replaced = count_of(stats.num_restarts, "worker")
+                more = skipped + (f", {replaced} replaced" if stats.num_restarts else "")
                 logger.info("Ended %s: %s%s.", _steps_shown(self._plan), stats.summary(), more)
 
 

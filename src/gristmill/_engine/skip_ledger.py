@@ -1,6 +1,5 @@
 """The bad records that a stream has skipped, and the budget for them."""
 
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import final
@@ -8,9 +7,8 @@ from typing import final
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.blocks.error_notes import add_note_once
+from gristmill._engine.skip_log import SkipLog
 from gristmill.types import Cursor
-
-logger = logging.getLogger("gristmill")
 
 LedgerEntry = tuple[Cursor, SkippedRecord]
 """The cursor after a skipped record, and the record."""
@@ -20,9 +18,10 @@ LedgerEntry = tuple[Cursor, SkippedRecord]
 class SkipLedger:
     """The skipped records of a stream in order, at most `budget` of them."""
 
-    def __init__(self, budget: int, entries: Iterable[LedgerEntry] = ()) -> None:
-        """Continue a ledger from the entries of a state."""
+    def __init__(self, budget: int, log: SkipLog, entries: Iterable[LedgerEntry] = ()) -> None:
+        """Continue a ledger from the entries of a state, and log what is added."""
         self._budget = budget
+        self._log = log
         self._entries = list(entries)
 
     def __len__(self) -> int:
@@ -56,5 +55,5 @@ class SkipLedger:
                 num_before = block.lineage.num_until(skip.cursor) if len(block) else 0
                 return replace(result, block=block[:num_before], error=skip.error)
             self._entries.append((skip.cursor, skip.record))
-            logger.warning("Skipped a bad record: %s", skip.record)
+            self._log.add(skip.record)
         return result
