@@ -17,6 +17,7 @@ from gristmill._data.statistics.leaf_statistics import (
 )
 from gristmill._data.statistics.leaves import columns_of, columns_of_arrays
 from gristmill._metrics.pages.html_table import table
+from gristmill._metrics.pages.page import fragment_html
 from gristmill._plan.nodes.base import ENDLESS
 from gristmill._plan.traverse import bottom_of
 from gristmill._printable import printable
@@ -80,7 +81,7 @@ class Statistics(Mapping[str, LeafStatistics]):
         return f"<Statistics: {self._num_elements:,} elements, {len(self)} leaves>"
 
     def _repr_html_(self) -> str:
-        return f"<div>{table(_HEADS, self._rows())}</div>"
+        return fragment_html(f'<div class="wide">{table(_HEADS, self._rows())}</div>')
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [

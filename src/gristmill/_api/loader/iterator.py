@@ -24,7 +24,7 @@ from gristmill._engine.stream import CountBlock
 from gristmill._metrics.counters import Counters, StatsTotal
 from gristmill._metrics.stats import Stats, show_html
 from gristmill._metrics.timeline import Timeline
-from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.base import ENDLESS, Node
 from gristmill._plan.nodes.stream import StatefulNode
 from gristmill._plan.steps_of_records import cursor_at_step, takes_counting
 from gristmill._plan.traverse import bottom_of, num_flat_maps, sample_below
@@ -342,6 +342,8 @@ class DataLoaderIterator(OrbaxCheckpointable, ReportedRun, Iterator[Element]):
         position = self._run.stream.cursor[0]
         if isinstance(bottom_of(self._plan_node), StatefulNode):
             return f"DataLoaderIterator({self._plan_node.label})"
+        if self._num_records >= ENDLESS:
+            return f"DataLoaderIterator(at record {position:,}, endless)"
         return f"DataLoaderIterator(at {position} of {self._num_records} records)"
 
     def _repr_html_(self) -> str:
