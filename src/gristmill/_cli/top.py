@@ -37,9 +37,10 @@ _LEAST_NAME = 24
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command `top` to its parser."""
     parser.description = (
-        "Show what the loaders of another process do: the share of waiting, the rate, each step, "
-        "and the verdict. The process must have been started with GRISTMILL_MONITOR=1, or have "
-        "called `loader.monitor()`. Ctrl-C ends the display, not the process."
+        "Show what the loaders, iterators and feeds of another process do: the share of waiting, "
+        "the rate, each step, and the verdict. The process must have been started with "
+        "GRISTMILL_MONITOR=1, or have called `monitor()` of what it iterates over. "
+        "Ctrl-C ends the display, not the process."
     )
     add_pid(parser)
     parser.add_argument("--once", action="store_true", help="print the present state, and end")
@@ -109,7 +110,7 @@ def render(pid: int, runs: Sequence[WatchedRun], *, width: int = 100) -> Any:
     """
     rich: Any = load_extra("rich.console", extra="progress", wanted_by="`gristmill top`")
     text: Any = load_extra("rich.text", extra="progress", wanted_by="`gristmill top`")
-    count = count_of(len(runs), "loader")
+    count = count_of(len(runs), "run") if runs else "which iterates over nothing at the moment"
     parts: list[Any] = [text.Text(f"process {pid}, {count}", style="dim")]
     for run in runs:
         title = text.Text(printable(run.title), style="bold", no_wrap=True, overflow="ellipsis")

@@ -33,7 +33,7 @@ class RunLog:
         if not self._is_running:
             self._is_running = True
             if logger.isEnabledFor(logging.INFO):
-                steps = _steps_shown(self._plan)
+                steps = steps_shown(self._plan)
                 logger.info(
                     "Started %s, %s.", steps, describe_execution(self._plan, self._settings)
                 )
@@ -47,10 +47,10 @@ class RunLog:
                 skipped = f", {stats.num_skipped:,} skipped" if stats.num_skipped else ""
                 replaced = count_of(stats.num_restarts, "worker")
                 more = skipped + (f", {replaced} replaced" if stats.num_restarts else "")
-                logger.info("Ended %s: %s%s.", _steps_shown(self._plan), stats.summary(), more)
+                logger.info("Ended %s: %s%s.", steps_shown(self._plan), stats.summary(), more)
 
 
-def _steps_shown(plan: Node) -> str:
+def steps_shown(plan: Node) -> str:
     """Return the steps in one line, with the type of the sampler instead of its arguments."""
     samples = {
         node.label: type(node.sampler).__name__

@@ -7,7 +7,8 @@ from typing import final
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.blocks.error_notes import add_note_once
-from gristmill._engine.skip_log import SkipLog
+from gristmill._engine.skip_log import MAX_ERROR_SHOWN, SkipLog
+from gristmill._metrics.stats import MAX_RECENT_SKIPS, RecentSkip
 from gristmill.types import Cursor
 
 LedgerEntry = tuple[Cursor, SkippedRecord]
@@ -31,6 +32,16 @@ class SkipLedger:
     def records(self) -> list[SkippedRecord]:
         """The skipped records."""
         return [record for _, record in self._entries]
+
+    @property
+    def recent(self) -> tuple[RecentSkip, ...]:
+        """The last skipped records, for views."""
+        return tuple(
+            [
+                RecentSkip(one.step, one.error[:MAX_ERROR_SHOWN], one.record, one.position)
+                for _, one in self._entries[-MAX_RECENT_SKIPS:]
+            ]
+        )
 
     def entries_until(self, cursor: Cursor) -> tuple[LedgerEntry, ...]:
         """Return the entries of the records before a cursor."""

@@ -12,7 +12,7 @@ logger = logging.getLogger("gristmill")
 NUM_LOGGED = 5
 """So many records get a line each. After that, there is a line each time their number doubles."""
 
-_MAX_ERROR = 300
+MAX_ERROR_SHOWN = 300
 """Longer errors are cut: a message may contain the record."""
 
 
@@ -49,5 +49,5 @@ class SkipLog:
 
 def _describe(skipped: SkippedRecord) -> str:
     place = f"at position {skipped.position}" if skipped.record is None else f"{skipped.record}"
-    error = skipped.error if len(skipped.error) <= _MAX_ERROR else f"{skipped.error[:_MAX_ERROR]}…"
+    error = skipped.error[:MAX_ERROR_SHOWN]
     return printable(f"record {place}, because {skipped.step} raised {error}")

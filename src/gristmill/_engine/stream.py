@@ -277,8 +277,12 @@ class Stream:
         self.counters.take_back()
         self._handout = Handout(position.cursor)
         self._ledger = SkipLedger(self._skip_budget, self._skip_log, position.skipped)
-        self.counters.skipped = len(self._ledger)
+        self._count_skipped()
         self._puller.needs_resync = False
+
+    def _count_skipped(self) -> None:
+        self.counters.skipped = len(self._ledger)
+        self.counters.recent_skips = self._ledger.recent
 
     @property
     def seeks_at_once(self) -> bool:
@@ -358,7 +362,7 @@ class Stream:
                 continue
             if result.skips:
                 result = self._ledger.add(result)
-                self.counters.skipped = len(self._ledger)
+                self._count_skipped()
             self._handout = Handout(self.cursor, result)
         self._puller.needs_resync = False
         self._observe_block(asked_at)

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from typing import Any, cast
 
 from gristmill._metrics.history import Sample
-from gristmill._metrics.stats import Stats, StepStats, WorkerStats
+from gristmill._metrics.stats import RecentSkip, Stats, StepStats, WorkerStats
 from gristmill._metrics.timeline import StepSpan, Timeline, Track
 from gristmill.errors import StateError
 
@@ -37,6 +37,7 @@ def stats_from_json(record: object) -> Stats:
         steps = tuple([StepStats(**_checked(step, StepStats)) for step in found.pop("steps")])
         history = tuple([_sample(sample) for sample in found.pop("history")])
         recent = tuple([_sample(sample) for sample in found.pop("recent")])
+        skips = tuple([_skip(*skip) for skip in found.pop("recent_skips")])
         counts = tuple(map(int, found.pop("wait_counts")))
         workers = tuple([WorkerStats(**_checked(one, WorkerStats)) for one in found.pop("workers")])
         return Stats(
@@ -44,6 +45,7 @@ def stats_from_json(record: object) -> Stats:
             steps=steps,
             history=history,
             recent=recent,
+            recent_skips=skips,
             wait_counts=counts,
             workers=workers,
         )
@@ -85,6 +87,23 @@ def _span(track: list[Any], name: str, *seconds: float) -> StepSpan:
     if not (elapsed_s >= 0 and math.isfinite(began_at + elapsed_s)):
         raise ValueError(elapsed_s)
     return StepSpan(Track(worker, thread, int(number)), name, began_at, elapsed_s, cpu_s, waited_s)
+
+
+def settings_from_json(record: object) -> dict[str, str]:
+    """Return the settings in a record, which another process wrote.
+
+    Raises:
+        StateError: It is not such a record.
+    """
+    if not isinstance(record, dict):
+        raise _unknown_record()
+    settings = cast("dict[object, object]", record)
+    return {str(name): str(value) for name, value in settings.items()}
+
+
+def _skip(step: object, error: object, record: object, position: object) -> RecentSkip:
+    index = None if record is None else int(cast(int, record))
+    return RecentSkip(str(step), str(error), index, int(cast(int, position)))
 
 
 def _unknown_record() -> StateError:

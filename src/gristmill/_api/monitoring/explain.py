@@ -3,7 +3,7 @@
 import importlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gristmill._metrics.stats import Stats
 from gristmill.errors import PlanError, PlanTypeError
@@ -11,6 +11,9 @@ from gristmill.errors import PlanError, PlanTypeError
 if TYPE_CHECKING:
     from gristmill._metrics.explanation import Explanation
     from gristmill._metrics.headspace import Headspace
+
+
+T = TypeVar("T")
 
 
 class _Resumable(Protocol):
@@ -80,6 +83,20 @@ def explain_dataset(dataset: Any, *, max_s: float) -> "Explanation":
     Raises:
         PlanError: `max_s` is not positive.
     """
+    return run_dataset(dataset, lambda iterator: iterator.explain(), max_s=max_s)
+
+
+def run_dataset(dataset: Any, view: Callable[[Any], T], *, max_s: float) -> T:
+    """Iterate over a dataset for some seconds, and return a view of what the iterator did.
+
+    Args:
+        dataset: The dataset.
+        view: Makes the view of the iterator, before that is closed.
+        max_s: After how many seconds to stop.
+
+    Raises:
+        PlanError: `max_s` is not positive.
+    """
     if not max_s > 0:
         raise PlanError(f"`max_s` must be greater than 0 seconds, got {max_s}.")
     ends_at = time.perf_counter() + max_s
@@ -87,4 +104,4 @@ def explain_dataset(dataset: Any, *, max_s: float) -> "Explanation":
         for _ in iterator:
             if time.perf_counter() > ends_at:
                 break
-        return iterator.explain()
+        return view(iterator)
