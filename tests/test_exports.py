@@ -131,8 +131,8 @@ def _is_protocol(kind: type) -> bool:
 
 
 STATE = (
-    "close exclude explain get_state keep_ledger load load_state_dict monitor provenance report save "
-    "set_state start_prefetch state_dict stats trace"
+    "close exclude explain get_state keep_ledger load load_state_dict monitor provenance report "
+    "save set_state start_prefetch state_dict stats trace"
 )
 STEPS = (
     "apply batch explain filter map map_with_index monitor parents pipe preview random_map report "

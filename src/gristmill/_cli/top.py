@@ -204,14 +204,17 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, num_text: i
 
 
 def _numbers(stats: Stats) -> str:
-    memory_bytes = stats.history[-1].memory_bytes if stats.history else 0
+    last = stats.recent[-1] if stats.recent else None
+    own_bytes, worker_bytes = (last.memory_bytes, last.worker_memory_bytes) if last else (0, 0)
+    of_workers = f", {format_size(worker_bytes)} in its workers" if worker_bytes else ""
     size = stats.num_workers or stats.num_threads
     return (
         f"{stats.executor}{f' ({size})' if size else ''}: "
         f"{count_of(stats.num_blocks_ready, 'block')} ready, "
         f"{stats.num_blocks_in_flight} in flight, "
         f"{count_of(stats.num_restarts, 'worker')} replaced, "
-        f"{count_of(stats.num_skipped, 'record')} skipped; {format_size(memory_bytes)} of memory, "
+        f"{count_of(stats.num_skipped, 'record')} skipped; "
+        f"{format_size(own_bytes)} of memory in this process{of_workers}, "
         f"{format_size(stats.shared_memory_bytes)} shared"
     )
 

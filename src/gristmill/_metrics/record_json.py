@@ -128,5 +128,6 @@ def _checked(record: object, kind: type[Stats | StepStats | WorkerStats]) -> dic
 
 
 def _sample(sample: object) -> Sample:
-    at_s, num_elements, waited_s, memory_bytes = cast("list[Any]", sample)
-    return Sample(float(at_s), int(num_elements), float(waited_s), int(memory_bytes))
+    at_s, num_elements, waited_s, *memory = cast("list[Any]", sample)
+    own_bytes, worker_bytes = map(int, memory)
+    return Sample(float(at_s), int(num_elements), float(waited_s), own_bytes, worker_bytes)

@@ -261,9 +261,10 @@ def test_a_loader_that_is_gone_is_not_shown():
 
 
 ITERATIONS = {
-    "iterator of a dataset": "run = iter(gm.MapDataset.range(12).map(abs).to_iter_dataset().batch(4))",
+    "iterator of a dataset": "run = iter(gm.MapDataset.range(12).map(abs).batch(4))",
     "loop over a loader": "run = iter(gm.load(range(12), batch_size=4, transformations=[abs]))",
-    "feed of a dataset": "run = gm.feed(gm.MapDataset.range(12).to_iter_dataset().map(abs).batch(4))",
+    "feed of a dataset": "run = gm.feed(gm.MapDataset.range(12).to_iter_dataset().map(abs).batch(4)"
+    ")",
     "feed of a loader": "run = gm.feed(gm.load(range(12), batch_size=4, transformations=[abs]))",
 }
 
@@ -362,8 +363,9 @@ def test_what_is_made_of_a_monitored_loader_or_dataset_is_watched(folder: Path):
 
     loader = gm.load(range(4))
     loader.monitor()
-    feed = gm.feed(loader.epoch(0))
+    other_feed = gm.feed(loader.epoch(0))
     assert titles(MONITOR) == ["<FeedIterator"]
+    other_feed.close()
 
 
 def test_settings_and_skipped_records_are_on_the_pages_of_another_process(

@@ -106,6 +106,7 @@ def _charts(stats: Stats) -> str:
         return ""
     history = from_start(stats.history)
     memory = [(one.at_s, float(one.memory_bytes)) for one in stats.history if one.memory_bytes]
+    of_workers = [(one.at_s, float(one.worker_memory_bytes)) for one in stats.history]
     charts = [
         step_chart("Elements per second", rates(history), label=format_rate),
         step_chart(
@@ -115,6 +116,9 @@ def _charts(stats: Stats) -> str:
             maximum=1.0,
         ),
         step_chart("Memory of this process", memory, label=format_size) if memory else "",
+        step_chart("Memory of its workers, without what is shared", of_workers, label=format_size)
+        if any(used for _, used in of_workers)
+        else "",
     ]
     return f'<h2>Over time</h2><div class="charts">{"".join(charts)}</div>'
 

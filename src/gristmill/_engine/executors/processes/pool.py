@@ -27,6 +27,7 @@ from gristmill._engine.executors.serialization.log_relay import deliver
 from gristmill._engine.executors.serialization.packed_sources import PackedSource
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan, PlanPayload
 from gristmill._engine.executors.serialization.remote_error import load_error
+from gristmill._metrics.memory import WORKERS
 from gristmill.errors import ClosedError, WorkerError
 from gristmill.options import WorkerOptions
 
@@ -248,6 +249,7 @@ class ProcessPool(WorkerPool):
                     self._log_slow(number, task, message.elapsed_s, message.step)
             case Ready():
                 self.scheduler.mark_ready(number)
+                WORKERS[worker.pid] = None
                 self._restarts.record_start()
             case SlotsClosed():
                 worker.close_slots(message)
