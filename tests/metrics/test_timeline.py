@@ -1,7 +1,9 @@
 """The timeline of a run: bounded, and complete for the last blocks under each executor."""
 
 import gc
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ import gristmill as gm
 from gristmill._engine.executors.serialization.block_codec import BlockTimes
 from gristmill._metrics.counters import Counters, StatsTotal
 from gristmill._metrics.step_time import StepTime, computing
-from gristmill._metrics.timeline import MAX_BLOCKS, PLACE, WAIT, Timeline, Track, Work
+from gristmill._metrics.timeline import MAX_BLOCKS, PLACE, WAIT, StepSpan, Timeline, Track, Work
+from tests.faults.processes import until
+from tests.policies import fixed_blocks, with_policy
 
 MAIN = Track("", "MainThread", 1)
 
@@ -142,6 +146,51 @@ def test_the_timeline_agrees_with_the_statistics(name: str):
     assert bool(workers) == ("processes" in name)
     if name == "processes with threads":
         assert any(span.track.thread.startswith("gristmill-read") for span in spans)
+
+
+class WaitsFrom:
+    """A step that passes records through up to one, and then waits until a pipe is opened."""
+
+    def __init__(self, number: int, pipe: Path) -> None:
+        self.number, self.pipe = number, pipe
+
+    def __call__(self, record: int) -> int:
+        if record >= self.number:
+            self.pipe.read_bytes()
+        return record
+
+
+def test_what_workers_have_begun_is_shown_also_after_the_run_was_stopped(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    given = gm.load(
+        range(64), num_epochs=1, transformations=[WaitsFrom(8, pipe)], **EXECUTORS["processes"]
+    )
+    loader = with_policy(given, fixed_blocks(1))
+    iterator = iter(loader)
+    assert [next(iterator) for _ in range(4)] == list(range(4))
+
+    def spans() -> list[StepSpan]:
+        return [span for timeline in loader._timelines() for span in timeline.spans()]
+
+    def unfinished() -> set[Track]:
+        return {span.track for span in spans() if span.name == "unfinished block"}
+
+    def num_blocks() -> int:
+        return sum(span.name == "Map WaitsFrom" for span in spans())
+
+    until(lambda: len(unfinished()) == 2, "both workers are shown with the blocks they have begun")
+    until(lambda: num_blocks() > 4, "blocks that were computed and not taken are shown")
+    assert {track.worker for track in unfinished()} == {"worker 0", "worker 1"}
+    before, num_shown = time.perf_counter(), num_blocks()
+    iterator.close()
+    assert len(unfinished()) == 2
+    assert max(span.began_at + span.elapsed_s for span in spans()) >= before
+    del iterator
+    gc.collect()
+    assert len(unfinished()) == 2
+    assert num_blocks() >= num_shown
+    given.close()
 
 
 def test_a_stateful_step_is_counted_without_the_steps_below_it():

@@ -233,7 +233,7 @@ class Counters:
             first: The number of the step that they call 0.
         """
         for work in works:
-            numbered = work._replace(first_step=work.first_step + first) if first else work
+            numbered = work.of_steps(first)
             self.timeline.add(numbered)
             if work.track.worker:
                 mark_steps(work.track.name, self.timeline.steps_of(numbered))
