@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gristmill._api.monitoring.trace import write_trace
 from gristmill._api.monitoring.watched import watch
 from gristmill._engine.settings import Settings
-from gristmill._io.folders.write_output import write_output
 from gristmill._metrics.stats import Stats
 from gristmill._metrics.timeline import StepSpan, Timeline, all_spans
 from gristmill._plan.nodes.base import Node
@@ -149,7 +148,8 @@ def write_report(
         PlanError: The file cannot be written.
     """
     page = _page(title=title, explanation=explanation, settings=settings or {}, spans=spans)
-    write_output(path, [page.encode("utf-8", "backslashreplace")], name="report")
+    writer: Any = importlib.import_module("gristmill._io.folders.write_output")
+    writer.write_output(path, [page.encode("utf-8", "backslashreplace")], name="report")
 
 
 def report_frame(

@@ -5,7 +5,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from gristmill._io.folders.write_output import write_output
 from gristmill._metrics.timeline import Timeline, all_spans
 
 
@@ -21,7 +20,9 @@ def write_trace(path: str | os.PathLike[str], *, title: str, timelines: Sequence
         PlanError: The file cannot be written.
     """
     module: Any = importlib.import_module("gristmill._metrics.trace")  # most runs have none
-    write_output(path, [module.trace_json(all_spans(timelines), title=title)], name="trace")
+    writer: Any = importlib.import_module("gristmill._io.folders.write_output")
+    trace = module.trace_json(all_spans(timelines), title=title)
+    writer.write_output(path, [trace], name="trace")
 
 
 def timelines_of(source: object) -> list[Timeline]:
