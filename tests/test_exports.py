@@ -140,10 +140,13 @@ def _is_protocol(kind: type) -> bool:
 
 
 STATE = (
-    "close exclude explain get_state keep_ledger load load_state_dict provenance report save "
-    "set_state start_prefetch state_dict stats trace"
+    "close exclude explain get_state keep_ledger load load_state_dict monitor provenance report "
+    "save set_state start_prefetch state_dict stats trace"
 )
-STEPS = "apply batch explain filter map map_with_index parents pipe preview random_map seed"
+STEPS = (
+    "apply batch explain filter map map_with_index monitor parents pipe preview random_map report "
+    "seed trace"
+)
 UNEQUAL = "bucket_by_length enumerate pad_batch skip take unbatch"
 MEMBERS = {
     gristmill.DataLoader: (

@@ -150,6 +150,26 @@ def test_options_show_what_differs_from_the_defaults():
     assert repr(options) == shown
 
 
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_the_position_in_an_endless_stream_has_no_number_of_records(batch_size: int | None):
+    with iter(gm.load(range(7), batch_size=batch_size)) as iterator:
+        next(iterator)
+        number = 1 if batch_size is None else batch_size
+        assert repr(iterator) == f"DataLoaderIterator(at record {number}, endless)"
+        assert "endless" in repr(gm.feed(iterator))
+        assert "9223" not in iterator._repr_html_()
+
+
+def test_an_endless_shard_is_endless():
+    sampler = gm.IndexSampler(7, shard_options=gm.ShardOptions(1, 2))
+    made = gm.DataLoader(data_source=range(7), sampler=sampler, shard_options=None)
+    assert repr(iter(made)) == "DataLoaderIterator(at record 0, endless)"
+
+
+def test_statistics_have_the_style_of_the_other_panels_in_a_notebook():
+    assert gm.statistics([1, 2])._repr_html_().startswith('<div class="run"><style>')
+
+
 def test_the_repr_of_a_loader_reports_what_it_does():
     assert repr(loader(worker_count=None)) == (
         "<DataLoader: range(0, 10) -> IndexSampler -> Batch(3), 7 elements, worker_count=None>"

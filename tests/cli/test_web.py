@@ -10,15 +10,19 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 import gristmill as gm
+from gristmill._api.monitoring.explain import explain_run
 from gristmill._api.monitoring.monitor import Monitor
+from gristmill._api.monitoring.report import ReportedRun
 from gristmill._cli import web
 from gristmill._cli.main import main
 from gristmill._cli.web import LiveServer
+from gristmill._metrics.timeline import Timeline
 from tests.metrics.browser import PHONE_WIDTH, needs_browser, open_page, overflow_of
 
 PROGRAM = """
@@ -130,12 +134,18 @@ def test_the_page_remains_when_the_process_has_ended(
 
 @needs_browser
 def test_hostile_strings_of_the_process_are_shown_and_not_run(serve: Serve):
-    class Hostile:
+    class Hostile(ReportedRun):
         def __repr__(self) -> str:
             return '<img src=x onerror="document.title=1"><script>document.title=2</script>\x1b[2J'
 
         def stats(self) -> gm.Stats:
             return gm.Stats(num_elements=1, elapsed_s=1.0, waited_s=1.0)
+
+        def explain(self) -> Any:
+            return explain_run(self.stats(), is_dataset=False)
+
+        def _timelines(self) -> list[Timeline]:
+            return []
 
     hostile, monitor = Hostile(), Monitor()
     monitor.watch(hostile)

@@ -543,9 +543,8 @@ def test_each_skip_is_logged_once(arguments: dict[str, Any], caplog: pytest.LogC
         ("gristmill", "WARNING")
     ] * 4
     assert [record.getMessage() for record in caplog.records] == [
-        "Skipped a bad record: "
-        f"SkippedRecord(position={index}, record={index}, step='reading Tripped(<20 records>)', "
-        f"error='ValueError: no {index}')"
+        f"Skipped record {index}, because reading Tripped(<20 records>) raised "
+        f"ValueError: no {index}."
         for index in bad
     ]
     assert iterator.stats().num_skipped == 4

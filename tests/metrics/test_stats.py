@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gristmill._metrics.history import Sample
-from gristmill._metrics.stats import Stats, StepStats, WorkerStats, add_stats
+from gristmill._metrics.stats import RecentSkip, Stats, StepStats, WorkerStats, add_stats
 
 ONE = Stats(
     num_elements=10,
@@ -33,7 +33,8 @@ ONE = Stats(
     sum_blocks_ready=8,
     wait_counts=(3, 7),
     shared_memory_bytes=600,
-    history=(Sample(1.0, 5, 0.5, 4096),),
+    recent_skips=(RecentSkip("Map f", "ValueError: no", 3, 4),),
+    history=(Sample(1.0, 5, 0.5, 4096, 2048),),
     recent=(Sample(3.5, 8, 0.75, 4096),),
     workers=(WorkerStats(name="worker 0", node="10.0.0.2", num_blocks=3),),
 )

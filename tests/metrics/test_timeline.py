@@ -1,7 +1,10 @@
 """The timeline of a run: bounded, and complete for the last blocks under each executor."""
 
 import gc
+import json
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +12,20 @@ import pytest
 import gristmill as gm
 from gristmill._engine.executors.serialization.block_codec import BlockTimes
 from gristmill._metrics.counters import Counters, StatsTotal
+from gristmill._metrics.record_json import MAX_SENT_SPANS, spans_from_json, spans_to_json
 from gristmill._metrics.step_time import StepTime, computing
-from gristmill._metrics.timeline import MAX_BLOCKS, PLACE, WAIT, Timeline, Track, Work
+from gristmill._metrics.timeline import (
+    DEVICE_TRACK,
+    MAX_BLOCKS,
+    PLACE,
+    WAIT,
+    StepSpan,
+    Timeline,
+    Track,
+    Work,
+)
+from tests.faults.processes import until
+from tests.policies import fixed_blocks, with_policy
 
 MAIN = Track("", "MainThread", 1)
 
@@ -142,6 +157,77 @@ def test_the_timeline_agrees_with_the_statistics(name: str):
     assert bool(workers) == ("processes" in name)
     if name == "processes with threads":
         assert any(span.track.thread.startswith("gristmill-read") for span in spans)
+
+
+class WaitsFrom:
+    """A step that passes records through up to one, and then waits until a pipe is opened."""
+
+    def __init__(self, number: int, pipe: Path) -> None:
+        self.number, self.pipe = number, pipe
+
+    def __call__(self, record: int) -> int:
+        if record >= self.number:
+            self.pipe.read_bytes()
+        return record
+
+
+def test_what_workers_have_begun_is_shown_also_after_the_run_was_stopped(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    given = gm.load(
+        range(64), num_epochs=1, transformations=[WaitsFrom(8, pipe)], **EXECUTORS["processes"]
+    )
+    loader = with_policy(given, fixed_blocks(1))
+    iterator = iter(loader)
+    assert [next(iterator) for _ in range(4)] == list(range(4))
+
+    def spans() -> list[StepSpan]:
+        return [span for timeline in loader._timelines() for span in timeline.spans()]
+
+    def unfinished() -> set[Track]:
+        return {span.track for span in spans() if span.name == "unfinished block"}
+
+    def num_blocks() -> int:
+        return sum(span.name == "Map WaitsFrom" for span in spans())
+
+    until(lambda: len(unfinished()) == 2, "both workers are shown with the blocks they have begun")
+    until(lambda: num_blocks() > 4, "blocks that were computed and not taken are shown")
+    assert {track.worker for track in unfinished()} == {"worker 0", "worker 1"}
+    before, num_shown = time.perf_counter(), num_blocks()
+    iterator.close()
+    assert len(unfinished()) == 2
+    assert max(span.began_at + span.elapsed_s for span in spans()) >= before
+    del iterator
+    gc.collect()
+    assert len(unfinished()) == 2
+    assert num_blocks() >= num_shown
+    given.close()
+
+
+def test_other_processes_get_two_seconds_of_all_timelines_in_a_bounded_number_of_spans():
+    first, second = Timeline(["reading", "Map f"]), Timeline()
+    for number in range(400):
+        work = Work(MAIN, 0.01 * number, (computing(0.004), computing(0.005)))
+        first.add(work)
+    second.add_step(PLACE, StepTime(1.0), ended_at=4.0, track=DEVICE_TRACK)
+    spans = spans_from_json(json.loads(json.dumps(spans_to_json([first, second]))))
+    assert {span.name for span in spans} == {"reading", "Map f", "place on devices"}
+    assert spans[0].began_at == pytest.approx(1.995, abs=0.01)
+    assert max(span.began_at + span.elapsed_s for span in spans) == pytest.approx(4.0)
+
+    many = [Timeline([f"step {number}"]) for number in range(4)]
+    for timeline in many:
+        for number in range(MAX_BLOCKS):
+            timeline.add(Work(MAIN, 1e-4 * number, (computing(1e-5),)))
+    assert len(spans_from_json(spans_to_json(many))) == MAX_SENT_SPANS
+
+
+@pytest.mark.parametrize(
+    "record", [None, [], [[], [], 0.0, [[0, 0, 1, 1, 1, 1]]], [[[1, 2, 3]], [], 0.0, []]]
+)
+def test_spans_of_something_else_are_refused(record: object):
+    with pytest.raises(gm.errors.StateError, match="is not one that this version of gristmill"):
+        spans_from_json(record)
 
 
 def test_a_stateful_step_is_counted_without_the_steps_below_it():

@@ -77,9 +77,9 @@ def test_the_trace_of_a_loader_contains_its_last_iterators(tmp_path: Path):
     loader = gm.load(range(8), num_epochs=1, batch_size=4, transformations=[decode])
     for _ in range(2):
         list(loader)
-    loader.trace(tmp_path / "new" / "run.json")
+    loader.trace(tmp_path / "run.json")
 
-    waits = [e for e in events_of(tmp_path / "new" / "run.json") if e["name"] == "wait for data"]
+    waits = [e for e in events_of(tmp_path / "run.json") if e["name"] == "wait for data"]
     assert len(waits) >= 4
 
 

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any, TextIO, final
 
 from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset
@@ -12,7 +11,7 @@ from gristmill._api.dataset.map_dataset import MapDataset
 from gristmill._api.plan_access import plan_of
 from gristmill._base.checks import as_int
 from gristmill._engine.inline_plan import inline_plan
-from gristmill._io.folders.atomic_write import write_atomically
+from gristmill._io.folders.write_output import write_output
 from gristmill._metrics.pages.html_table import escape_steps
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.traverse import labels_of, shorten_steps
@@ -20,7 +19,6 @@ from gristmill._printable import printable
 from gristmill._views.elements import DecodeArgument, ElementView, as_numpy, rows_of
 from gristmill._views.page import fragment, page
 from gristmill._views.terminal_image import supports_images
-from gristmill.errors import PlanError
 from gristmill.options import ReadOptions
 from gristmill.types import Element
 
@@ -67,13 +65,7 @@ class Preview:
         """
         heading = f'<h1>gristmill preview</h1><p class="soft">{escape_steps(self._heading)}</p>'
         content = page("gristmill preview", [heading, self._grid])
-        try:
-            write_atomically(Path(path), [content.encode("utf-8", "backslashreplace")])
-        except OSError as error:
-            raise PlanError(
-                f"The preview {os.fspath(path)!r} cannot be written: {error.strerror}. Pass the "
-                "path of a file in a folder that you may write to."
-            ) from error
+        write_output(path, [content.encode("utf-8", "backslashreplace")], name="preview")
 
     def __str__(self) -> str:
         """Return the elements as text."""

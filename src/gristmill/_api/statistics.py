@@ -18,6 +18,7 @@ from gristmill._data.statistics.leaf_statistics import (
 )
 from gristmill._data.statistics.leaves import columns_of, columns_of_arrays
 from gristmill._metrics.pages.html_table import escape, table
+from gristmill._metrics.pages.page import fragment_html
 from gristmill._plan.nodes.base import ENDLESS
 from gristmill._plan.traverse import bottom_of
 from gristmill._printable import printable
@@ -92,7 +93,7 @@ class Statistics(Mapping[str, LeafStatistics]):
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes())
-        return f"<div>{table(_HEADS, self._rows())}{notes}</div>"
+        return fragment_html(f'<div class="wide">{table(_HEADS, self._rows())}</div>{notes}')
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [

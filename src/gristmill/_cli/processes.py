@@ -1,10 +1,12 @@
-"""The processes that commands watch: which one, and what its loaders did."""
+"""The processes that commands watch: which one, and what its loaders and feeds did."""
 
 import argparse
 from typing import Any, NamedTuple, cast
 
 from gristmill._api.monitoring.monitor import read_records, watched_pids
-from gristmill._metrics.record_json import spans_from_json, stats_from_json
+from gristmill._metrics.explanation import explain_stats
+from gristmill._metrics.pages.report import Report
+from gristmill._metrics.record_json import settings_from_json, spans_from_json, stats_from_json
 from gristmill._metrics.stats import Stats
 from gristmill._metrics.timeline import StepSpan
 from gristmill.errors import PlanError
@@ -13,12 +15,23 @@ PID_HELP = "the number of the process (default: the only one that can be watched
 
 
 class WatchedRun(NamedTuple):
-    """A loader of another process."""
+    """A loader, an iterator or a feed of another process."""
 
     title: str
     stats: Stats
+    settings: dict[str, str]
+    """How it runs, by the names of the settings."""
     spans: list[StepSpan]
     """What threads and workers did in the last blocks."""
+
+    def report(self, pid: int) -> Report:
+        """Return the page about it."""
+        return Report(
+            title=self.title,
+            explanation=explain_stats(self.stats),
+            settings={"process": pid, **self.settings},
+            spans=self.spans,
+        )
 
 
 def add_pid(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +52,8 @@ def choose_pid(pid: int | None) -> int:
         return pids[0]
     if not pids:
         raise PlanError(
-            "No process can be watched. Start yours with `GRISTMILL_MONITOR=1`, or call "
-            "`loader.monitor()` in it."
+            "No process can be watched. Start yours with `GRISTMILL_MONITOR=1`, and wait until it "
+            "iterates over a loader or a dataset, or call `monitor()` of that in it."
         )
     raise PlanError(
         f"Several processes can be watched: {', '.join(map(str, pids))}. Pass one of them as PID."
@@ -48,7 +61,7 @@ def choose_pid(pid: int | None) -> int:
 
 
 def read_runs(pid: int) -> list[WatchedRun]:
-    """Return what the loaders of a process did.
+    """Return what the loaders, iterators and feeds of a process did.
 
     Raises:
         PlanError: It cannot be watched.
@@ -60,5 +73,6 @@ def read_runs(pid: int) -> list[WatchedRun]:
         fields = cast("dict[str, object]", record) if isinstance(record, dict) else {}
         title = str(fields.get("title", ""))
         stats, spans = stats_from_json(fields.get("stats")), spans_from_json(fields.get("spans"))
-        runs.append(WatchedRun(title, stats, spans))
+        settings = settings_from_json(fields.get("settings"))
+        runs.append(WatchedRun(title, stats, settings, spans))
     return runs

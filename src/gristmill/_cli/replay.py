@@ -16,7 +16,7 @@ from gristmill._checkpoint.ledger_file import find_ledgers, read_ledger, shard_f
 from gristmill._cli.element_page import element_page
 from gristmill._cli.pipelines import PIPELINE_HELP, Pipeline, import_pipeline
 from gristmill._engine.provenance.origin import Provenance
-from gristmill._io.folders.atomic_write import write_atomically
+from gristmill._io.folders.write_output import write_output
 from gristmill._printable import printable
 from gristmill.errors import PlanError, ProvenanceError
 from gristmill.options import ShardOptions
@@ -110,7 +110,7 @@ def _show(
     title = f"step {arguments.step}"
     if arguments.html is not None:
         page = element_page(f"{arguments.pipeline}, {title}", element, provenance, verdict)
-        write_atomically(Path(arguments.html), [page.encode("utf-8", "backslashreplace")])
+        write_output(arguments.html, [page.encode("utf-8", "backslashreplace")], name="page")
         _write([f"{title} is in {arguments.html}"])
         return
     _write([f"{title}{', ' if verdict else ''}{verdict}"])

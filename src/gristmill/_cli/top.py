@@ -37,9 +37,10 @@ _LEAST_NAME = 24
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command `top` to its parser."""
     parser.description = (
-        "Show what the loaders of another process do: the share of waiting, the rate, each step, "
-        "and the verdict. The process must have been started with GRISTMILL_MONITOR=1, or have "
-        "called `loader.monitor()`. Ctrl-C ends the display, not the process."
+        "Show what the loaders, iterators and feeds of another process do: the share of waiting, "
+        "the rate, each step, and the verdict. The process must have been started with "
+        "GRISTMILL_MONITOR=1, or have called `monitor()` of what it iterates over. "
+        "Ctrl-C ends the display, not the process."
     )
     add_pid(parser)
     parser.add_argument("--once", action="store_true", help="print the present state, and end")
@@ -109,7 +110,7 @@ def render(pid: int, runs: Sequence[WatchedRun], *, width: int = 100) -> Any:
     """
     rich: Any = load_extra("rich.console", extra="progress", wanted_by="`gristmill top`")
     text: Any = load_extra("rich.text", extra="progress", wanted_by="`gristmill top`")
-    count = count_of(len(runs), "loader")
+    count = count_of(len(runs), "run") if runs else "which iterates over nothing at the moment"
     parts: list[Any] = [text.Text(f"process {pid}, {count}", style="dim")]
     for run in runs:
         title = text.Text(printable(run.title), style="bold", no_wrap=True, overflow="ellipsis")
@@ -203,12 +204,17 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, num_text: i
 
 
 def _numbers(stats: Stats) -> str:
-    memory_bytes = stats.history[-1].memory_bytes if stats.history else 0
+    last = stats.recent[-1] if stats.recent else None
+    own_bytes, worker_bytes = (last.memory_bytes, last.worker_memory_bytes) if last else (0, 0)
+    of_workers = f", {format_size(worker_bytes)} in its workers" if worker_bytes else ""
     size = stats.num_workers or stats.num_threads
     return (
-        f"{stats.executor}{f' ({size})' if size else ''}: {stats.num_blocks_ready} blocks ready, "
-        f"{stats.num_blocks_in_flight} in flight, {stats.num_restarts} workers replaced, "
-        f"{stats.num_skipped} records skipped; {format_size(memory_bytes)} of memory, "
+        f"{stats.executor}{f' ({size})' if size else ''}: "
+        f"{count_of(stats.num_blocks_ready, 'block')} ready, "
+        f"{stats.num_blocks_in_flight} in flight, "
+        f"{count_of(stats.num_restarts, 'worker')} replaced, "
+        f"{count_of(stats.num_skipped, 'record')} skipped; "
+        f"{format_size(own_bytes)} of memory in this process{of_workers}, "
         f"{format_size(stats.shared_memory_bytes)} shared"
     )
 

@@ -4,14 +4,12 @@ import hmac
 import json
 import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, final
 
-from gristmill._cli.processes import WatchedRun, read_runs
-from gristmill._metrics.explanation import explain_stats
+from gristmill._cli.processes import read_runs
 from gristmill._metrics.pages.live_page import live_page, state_html
-from gristmill._metrics.pages.report import Report
 from gristmill.errors import GristmillError, PlanError
 
 _HEADERS = {
@@ -93,7 +91,7 @@ class LiveServer:
             runs = read_runs(self._pid)
         except GristmillError as error:
             return {"html": "", "note": str(error)}
-        return {"html": state_html(_reports(self._pid, runs)), "note": ""}
+        return {"html": state_html([run.report(self._pid) for run in runs]), "note": ""}
 
 
 def serve_page(pid: int, *, port: int, interval_s: float) -> None:
@@ -102,18 +100,6 @@ def serve_page(pid: int, *, port: int, interval_s: float) -> None:
     sys.stdout.write(f"{server.url}\nOnly this address shows the page. Ctrl-C ends it.\n")
     sys.stdout.flush()
     server.serve()
-
-
-def _reports(pid: int, runs: Sequence[WatchedRun]) -> list[Report]:
-    return [
-        Report(
-            title=run.title,
-            explanation=explain_stats(run.stats),
-            settings={"process": pid},
-            spans=run.spans,
-        )
-        for run in runs
-    ]
 
 
 def _handler_of(

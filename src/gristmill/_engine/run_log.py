@@ -3,6 +3,7 @@
 import logging
 from typing import final
 
+from gristmill._base.format_numbers import count_of
 from gristmill._engine.settings import Settings
 from gristmill._metrics.counters import Counters
 from gristmill._plan.nodes.base import Node
@@ -32,7 +33,7 @@ class RunLog:
         if not self._is_running:
             self._is_running = True
             if logger.isEnabledFor(logging.INFO):
-                steps = _steps_shown(self._plan)
+                steps = steps_shown(self._plan)
                 logger.info(
                     "Started %s, %s.", steps, describe_execution(self._plan, self._settings)
                 )
@@ -43,12 +44,13 @@ class RunLog:
             self._is_running = False
             if logger.isEnabledFor(logging.INFO):
                 stats = counters.stats()
-                others = {"skipped": stats.num_skipped, "workers replaced": stats.num_restarts}
-                more = "".join(f", {count:,} {name}" for name, count in others.items() if count)
-                logger.info("Ended %s: %s%s.", _steps_shown(self._plan), stats.summary(), more)
+                skipped = f", {stats.num_skipped:,} skipped" if stats.num_skipped else ""
+                replaced = count_of(stats.num_restarts, "worker")
+                more = skipped + (f", {replaced} replaced" if stats.num_restarts else "")
+                logger.info("Ended %s: %s%s.", steps_shown(self._plan), stats.summary(), more)
 
 
-def _steps_shown(plan: Node) -> str:
+def steps_shown(plan: Node) -> str:
     """Return the steps in one line, with the type of the sampler instead of its arguments."""
     samples = {
         node.label: type(node.sampler).__name__

@@ -1,6 +1,5 @@
 """The bad records that a stream has skipped, and the budget for them."""
 
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import final
@@ -8,9 +7,9 @@ from typing import final
 from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.blocks.error_notes import add_note_once
+from gristmill._engine.skip_log import MAX_ERROR_SHOWN, SkipLog
+from gristmill._metrics.stats import MAX_RECENT_SKIPS, RecentSkip
 from gristmill.types import Cursor
-
-logger = logging.getLogger("gristmill")
 
 LedgerEntry = tuple[Cursor, SkippedRecord]
 """The cursor after a skipped record, and the record."""
@@ -20,9 +19,10 @@ LedgerEntry = tuple[Cursor, SkippedRecord]
 class SkipLedger:
     """The skipped records of a stream in order, at most `budget` of them."""
 
-    def __init__(self, budget: int, entries: Iterable[LedgerEntry] = ()) -> None:
-        """Continue a ledger from the entries of a state."""
+    def __init__(self, budget: int, log: SkipLog, entries: Iterable[LedgerEntry] = ()) -> None:
+        """Continue a ledger from the entries of a state, and log what is added."""
         self._budget = budget
+        self._log = log
         self._entries = list(entries)
 
     def __len__(self) -> int:
@@ -32,6 +32,16 @@ class SkipLedger:
     def records(self) -> list[SkippedRecord]:
         """The skipped records."""
         return [record for _, record in self._entries]
+
+    @property
+    def recent(self) -> tuple[RecentSkip, ...]:
+        """The last skipped records, for views."""
+        return tuple(
+            [
+                RecentSkip(one.step, one.error[:MAX_ERROR_SHOWN], one.record, one.position)
+                for _, one in self._entries[-MAX_RECENT_SKIPS:]
+            ]
+        )
 
     def entries_until(self, cursor: Cursor) -> tuple[LedgerEntry, ...]:
         """Return the entries of the records before a cursor."""
@@ -56,5 +66,5 @@ class SkipLedger:
                 num_before = block.lineage.num_until(skip.cursor) if len(block) else 0
                 return replace(result, block=block[:num_before], error=skip.error)
             self._entries.append((skip.cursor, skip.record))
-            logger.warning("Skipped a bad record: %s", skip.record)
+            self._log.add(skip.record)
         return result

@@ -21,6 +21,7 @@ from gristmill._engine.inline_plan import wants_profile
 from gristmill._engine.run_log import RunLog
 from gristmill._engine.settings import Settings
 from gristmill._engine.skip_ledger import SkipLedger
+from gristmill._engine.skip_log import SkipLog
 from gristmill._engine.stages.base import StageProducer
 from gristmill._engine.tuning.measure import BlockStats
 from gristmill._engine.tuning.prefetch_choice import (
@@ -140,7 +141,8 @@ class Stream:
         self._count_block: CountBlock | None = None
         self._open(needs_resync=False)
         self._handout = Handout(self._stage.start)
-        self._ledger = SkipLedger(self._skip_budget)
+        self._skip_log = SkipLog()
+        self._ledger = SkipLedger(self._skip_budget, self._skip_log)
         self._has_ended = False
         self._is_closed = False
         self._logs_profile = wants_profile(plan, settings)
@@ -284,9 +286,13 @@ class Stream:
             self._puller.seek(position.cursor)
         self.counters.take_back()
         self._handout = Handout(position.cursor)
-        self._ledger = SkipLedger(self._skip_budget, position.skipped)
-        self.counters.skipped = len(self._ledger)
+        self._ledger = SkipLedger(self._skip_budget, self._skip_log, position.skipped)
+        self._count_skipped()
         self._puller.needs_resync = False
+
+    def _count_skipped(self) -> None:
+        self.counters.skipped = len(self._ledger)
+        self.counters.recent_skips = self._ledger.recent
 
     @property
     def seeks_at_once(self) -> bool:
@@ -318,6 +324,7 @@ class Stream:
         self._log_end()
 
     def _log_end(self) -> None:
+        self._skip_log.end()
         if self._log is not None:
             self._log.end(self.counters)
 
@@ -366,7 +373,7 @@ class Stream:
                 continue
             if result.skips:
                 result = self._ledger.add(result)
-                self.counters.skipped = len(self._ledger)
+                self._count_skipped()
             self._handout = Handout(self.cursor, result)
         self._puller.needs_resync = False
         self._observe_block(asked_at)

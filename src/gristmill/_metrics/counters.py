@@ -16,7 +16,7 @@ import numpy as np
 
 from gristmill._metrics.history import History
 from gristmill._metrics.profiler import mark_steps
-from gristmill._metrics.stats import Stats, StepStats, WorkerStats, add_stats
+from gristmill._metrics.stats import RecentSkip, Stats, StepStats, WorkerStats, add_stats
 from gristmill._metrics.step_time import StepTime
 from gristmill._metrics.timeline import MAX_BLOCKS, Timeline, Work
 from gristmill.types import AnyArray, Element
@@ -190,6 +190,7 @@ class Counters:
         self.count_shared_bytes: Callable[[], int] = int
         self.describe_workers: Callable[[], tuple[WorkerStats, ...]] = tuple
         self.skipped = 0
+        self.recent_skips: tuple[RecentSkip, ...] = ()
         self._elements = 0
         self._num_bytes = 0
         self._waiting: Sequence[Element] = ()
@@ -236,7 +237,7 @@ class Counters:
             first: The number of the step that they call 0.
         """
         for work in works:
-            numbered = work._replace(first_step=work.first_step + first) if first else work
+            numbered = work.of_steps(first)
             self.timeline.add(numbered)
             if work.track.worker:
                 mark_steps(work.track.name, self.timeline.steps_of(numbered))
@@ -296,6 +297,7 @@ class Counters:
             busy_s=self._busy_s,
             transfer_s=self._transfer_s,
             num_skipped=self.skipped,
+            recent_skips=self.recent_skips,
             executor=self.executor,
             num_threads=self.num_threads,
             max_threads=self.max_threads,
@@ -348,6 +350,7 @@ class StatsTotal:
     def __init__(self) -> None:
         self._numbers = itertools.count()
         self._live: dict[int, Counters] = {}
+        self._owners: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
         self._past = Stats()
         self._past_timelines: deque[Timeline] = deque()
 
@@ -355,7 +358,12 @@ class StatsTotal:
         """Include `counters` as long as `owner` exists, and their last values afterwards."""
         number = next(self._numbers)
         self._live[number] = counters
+        self._owners[number] = owner
         weakref.finalize(owner, self._retire, number).atexit = False
+
+    def owners(self) -> list[object]:
+        """Return the iterators that exist."""
+        return list({id(owner): owner for owner in self._owners.values()}.values())
 
     def stats(self) -> Stats:
         """Return the sum over all iterators."""

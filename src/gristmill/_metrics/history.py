@@ -1,9 +1,9 @@
 """The history of a run: a bounded number of samples of its statistics over time."""
 
-import mmap
 from collections import deque
-from pathlib import Path
 from typing import NamedTuple, final
+
+from gristmill._metrics.memory import own_memory, worker_memory
 
 INTERVAL_S = 0.1
 """The time between two samples at first. It doubles each time there are `MAX_SAMPLES`."""
@@ -25,6 +25,8 @@ class Sample(NamedTuple):
     waited_s: float
     memory_bytes: int
     """Memory of this process, including what it has mapped of shared memory; 0 if unknown."""
+    worker_memory_bytes: int = 0
+    """Memory of its worker processes, without shared memory. It counts those of all loaders."""
 
 
 @final
@@ -58,7 +60,8 @@ class History:
         """
         if now_s < self._due_s:
             return
-        sample = Sample(now_s - start_s, num_elements, waited_s, _memory())
+        memory = own_memory(), worker_memory()
+        sample = Sample(now_s - start_s, num_elements, waited_s, *memory)
         if now_s >= self._next_s:
             self._next_s = now_s + self._interval_s
             samples = [*self._samples, sample]
@@ -81,14 +84,3 @@ class History:
         """The samples of the last minute, in order."""
         samples = self._recent.copy()  # another thread may add in the meantime
         return tuple([one for one in samples if one.at_s >= samples[-1].at_s - RECENT_S])
-
-
-def _memory() -> int:
-    """Return the resident memory of this process, or 0 where the system has no `/proc`."""
-    try:
-        return int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE_BYTES
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-_PAGE_BYTES = mmap.PAGESIZE

@@ -5,7 +5,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 from gristmill._base.format_numbers import count_of, format_seconds
 from gristmill._base.text_table import format_table
@@ -57,6 +57,21 @@ class StepStats:
     def core_wait_s(self) -> float:
         """The rest of `elapsed_s`: the step could have computed, but all cores were busy."""
         return self.elapsed_s - self.cpu_s - self.waited_s - self.interpreter_wait_s
+
+
+class RecentSkip(NamedTuple):
+    """A record that was skipped, as views list it."""
+
+    step: str
+    error: str
+    """Type and message, cut if it is long."""
+    record: int | None
+    """Its index in the source, if it is known."""
+    position: int
+
+
+MAX_RECENT_SKIPS = 200
+"""Skipped records that statistics list: the last ones."""
 
 
 @final
@@ -120,6 +135,8 @@ class Stats:
     """Time in which `feed` waited for other processes of a job."""
     num_skipped: int = 0
     """Bad records skipped on request."""
+    recent_skips: tuple[RecentSkip, ...] = ()
+    """The last of them, up to 200."""
     executor: str = "inline"
     """Current executor: `"inline"`, `"threads"`, `"processes"` or `"ray"`."""
     num_threads: int = 0
@@ -322,6 +339,7 @@ def add_stats(several: Iterable[Stats]) -> Stats:
             place_s=total.place_s + stats.place_s,
             host_wait_s=total.host_wait_s + stats.host_wait_s,
             num_skipped=total.num_skipped + stats.num_skipped,
+            recent_skips=(total.recent_skips + stats.recent_skips)[-MAX_RECENT_SKIPS:],
             executor=stats.executor,
             num_threads=stats.num_threads,
             max_threads=stats.max_threads,

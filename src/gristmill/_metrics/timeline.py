@@ -1,8 +1,10 @@
 """Timeline: which thread or worker did what and when, for the last blocks of a run."""
 
 import threading
+import time
+import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, final
 
 from gristmill._metrics.step_time import StepTime
@@ -10,10 +12,15 @@ from gristmill._metrics.step_time import StepTime
 MAX_BLOCKS = 2048
 """Blocks that a timeline keeps. With five steps, each takes about 1 kB."""
 
-WAIT, PLACE, HOSTS = -1, -2, -3
+WAIT, PLACE, HOSTS, UNFINISHED = -1, -2, -3, -4
 """The numbers of what is not a step of the pipeline."""
 
-_NAMES = {WAIT: "wait for data", PLACE: "place on devices", HOSTS: "wait for other hosts"}
+_NAMES = {
+    WAIT: "wait for data",
+    PLACE: "place on devices",
+    HOSTS: "wait for other hosts",
+    UNFINISHED: "unfinished block",
+}
 
 TRANSFER_NAME = "copy into shared memory"
 
@@ -60,6 +67,12 @@ class Work(NamedTuple):
     transfer_s: float = 0.0
     """Time in which a worker copied the result into shared memory, after the steps."""
 
+    def of_steps(self, first: int) -> "Work":
+        """Return the same work on steps of which the one that it calls 0 is number `first`."""
+        if self.first_step < 0 or not first:
+            return self
+        return self._replace(first_step=self.first_step + first)
+
 
 _Entry: TypeAlias = tuple[Track, float, float]
 """A wait for data, from when to when. Creating a `Work` takes five times as long."""
@@ -67,6 +80,17 @@ _Entry: TypeAlias = tuple[Track, float, float]
 
 def _as_work(track: Track, began_at: float, ended_at: float) -> Work:
     return Work(track, began_at, (StepTime(ended_at - began_at),), WAIT)
+
+
+def unfinished(track: Track, elapsed_s: float) -> Work:
+    """Return the work on a block that a thread or a worker has not finished yet.
+
+    Args:
+        track: The thread or the worker.
+        elapsed_s: When it began, in seconds before now.
+    """
+    now = time.perf_counter()
+    return Work(track, now - elapsed_s, (StepTime(elapsed_s),), UNFINISHED)
 
 
 class StepSpan(NamedTuple):
@@ -116,6 +140,7 @@ class Timeline:
     def __init__(self, names: Sequence[str] = ()) -> None:
         self._names = names
         self._works: deque[Work | _Entry] = deque(maxlen=MAX_BLOCKS)
+        self._pending: list[weakref.WeakMethod[Callable[[], Sequence[Work]]]] = []
 
     def __len__(self) -> int:
         return len(self._works)
@@ -141,15 +166,26 @@ class Timeline:
         """Add that the current thread waited for data."""
         self._works.append((current_track(), began_at, ended_at))
 
+    def include(self, pending: Callable[[], Sequence[Work]]) -> None:
+        """Include what a method returns, as long as its object exists.
+
+        Args:
+            pending: Returns the work on blocks that the consumer has not taken yet.
+        """
+        self._pending = [one for one in self._pending if one() is not None]
+        self._pending.append(weakref.WeakMethod(pending))
+
     @property
     def works(self) -> list[Work]:
-        """What was added."""
+        """What was added, and what is pending."""
         works = self._works.copy()  # other threads may add in the meantime
-        return [work if isinstance(work, Work) else _as_work(*work) for work in works]
+        added = [work if isinstance(work, Work) else _as_work(*work) for work in works]
+        methods = [method for one in self._pending if (method := one()) is not None]
+        return [*added, *(work for method in methods for work in method())]
 
-    def spans(self, max_works: int = MAX_BLOCKS) -> list[StepSpan]:
+    def spans(self) -> list[StepSpan]:
         """Return the steps of the last blocks one by one."""
-        return [span for work in self.works[-max_works:] for span in self._spans_of(work)]
+        return [span for work in self.works for span in self._spans_of(work)]
 
     def steps_of(self, work: Work) -> Iterable[tuple[str, float]]:
         """Yield the names of the steps of a block, and the seconds that they took."""

@@ -71,7 +71,7 @@ def test_a_dataset_of_the_users_own_is_shown_whatever_ails_it():
 
 def test_a_notebook_shows_a_table():
     html = ours.MapDataset.range(3).map(lambda x: x)._repr_html_()
-    assert html.startswith("<table>")
+    assert "<table>" in html
     assert html.count("<tr>") == 3
     assert "Map &lt;lambda&gt;" in html
 
@@ -123,3 +123,25 @@ def test_the_repr_of_a_dataset_does_not_enter_states():
 
     assert "->" not in str(iter(dataset).get_state())
     assert iter(dataset).get_state()["source"] == "MapDataset(<3 records>)"
+
+
+def test_a_line_shows_what_is_combined_as_branches():
+    one = ours.MapDataset.source(range(3))
+    assert repr(ours.MapDataset.mix([one.map(double), one]).map(double)) == (
+        "<MapDataset: [range(0, 3) -> Map double | range(0, 3)] -> Mix(weights=[1, 1]) "
+        "-> Map double, 6 elements>"
+    )
+    nested = ours.MapDataset.concatenate([one, ours.MapDataset.concatenate([one, one])])
+    assert "[range(0, 3) | [range(0, 3) | range(0, 3)] -> Conc" in repr(nested)
+
+
+def test_a_line_shows_some_of_many_inputs():
+    shown = repr(ours.MapDataset.mix([ours.MapDataset.source(range(3))] * 40))
+    assert shown.count("range(0, 3)") == 4
+    assert " | 36 more] -> Mix(" in shown
+
+
+def test_a_notebook_shows_a_dataset_in_the_style_of_the_other_panels():
+    shown = ours.MapDataset.range(3)._repr_html_()
+    assert shown.startswith('<div class="run"><style>')
+    assert "prefers-color-scheme: dark" in shown

@@ -42,7 +42,7 @@ def test_counters_are_those_of_the_statistics():
     assert steps == {step.name for step in stats.steps}
 
 
-def test_the_five_metrics_of_grain_have_its_names():
+def test_the_metrics_of_grain_have_its_names():
     registry, made = CollectorRegistry(), loader()
     exporters.to_prometheus(made, registry=registry)
     list(made)
@@ -71,6 +71,19 @@ def test_grain_exports_these_five_metrics():
     families = {family.name for family in registry.collect()}
 
     assert names <= families
+
+
+def test_the_self_time_of_each_step_has_the_name_that_grain_gives_it():
+    name = "grain_python_dataset_self_time_ns"
+    registry, made = CollectorRegistry(), loader()
+    exporters.to_prometheus(made, registry=registry)
+    list(made)
+    samples, stats = samples_of(registry), made.stats()
+
+    for step in stats.steps:
+        labels = frozenset({("loader", "train"), ("name", step.name)})
+        assert samples[f"{name}_count", labels] == 6
+        assert samples[f"{name}_sum", labels] == pytest.approx(1e9 * step.elapsed_s)
 
 
 def test_buckets_grow_to_the_number_of_elements():

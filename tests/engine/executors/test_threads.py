@@ -15,6 +15,7 @@ from gristmill._engine.executors import threads as _threads
 from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.tuning.measure import has_mostly_waited
 from gristmill._engine.tuning.policy import DEFAULT_POLICY
+from gristmill._metrics.timeline import UNFINISHED
 from gristmill.errors import ClosedError
 
 PATIENCE_S = 20.0
@@ -479,3 +480,30 @@ def _read_that_waits(positions: range) -> BlockResult:
 def _read_that_computes(positions: range) -> BlockResult:
     sum(number * number for number in range(300_000))
     return read_at_once(positions)
+
+
+def test_what_threads_have_begun_and_computed_is_pending_until_it_is_collected(
+    open_executor: OpenExecutor,
+):
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def read(positions: range) -> BlockResult:
+        begun.release()
+        if positions.start:
+            assert gate.wait(PATIENCE_S)
+        return read_at_once(positions)
+
+    executor = open_executor(read, num_threads=3)
+    for start in range(3):
+        executor.submit(range(start, start + 1))
+    for _ in range(3):
+        assert begun.acquire(timeout=PATIENCE_S)
+    assert executor.collect(has_more=False) is not None
+
+    running = executor.pending_work()
+    assert [work.first_step for work in running] == [UNFINISHED] * 2
+    assert len({work.track for work in running}) == 2
+    gate.set()
+    assert executor.collect(has_more=False) is not None
+    assert executor.collect(has_more=False) is not None
+    assert executor.pending_work() == []

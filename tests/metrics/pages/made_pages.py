@@ -6,7 +6,7 @@ from pathlib import Path
 import gristmill as gm
 from gristmill._metrics.explanation import explain_stats
 from gristmill._metrics.pages.report import Report
-from gristmill._metrics.stats import Stats, StepStats
+from gristmill._metrics.stats import RecentSkip, Stats, StepStats
 
 HOSTILE = '"><script>document.title="taken"</script>\x1b[2J'
 
@@ -39,11 +39,11 @@ def hostile_report() -> Report:
         busy_s=2.0,
         steps=(StepStats(name=HOSTILE, elapsed_s=2.0, cpu_s=2.0),),
         worker_start=HOSTILE,
+        num_skipped=1,
+        recent_skips=(RecentSkip(HOSTILE, HOSTILE, 1, 2),),
     )
-    skipped = [(HOSTILE, HOSTILE, 1, 2)]
     return Report(
         title=HOSTILE,
         explanation=explain_stats(stats),
-        skipped=skipped,
         settings={HOSTILE: HOSTILE},
     )

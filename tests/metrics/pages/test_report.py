@@ -95,9 +95,9 @@ def test_skipped_records_are_listed(tmp_path: Path):
 def test_loaders_iterators_and_feeds_have_reports(make: Any, tmp_path: Path):
     made = make()
     list(made)
-    made.report(tmp_path / "new" / "report.html")
+    made.report(tmp_path / "report.html")
 
-    assert "4 elements" in (tmp_path / "new" / "report.html").read_text()
+    assert "4 elements" in (tmp_path / "report.html").read_text()
 
 
 def test_a_report_before_the_first_element(tmp_path: Path):

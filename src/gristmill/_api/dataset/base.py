@@ -1,8 +1,10 @@
 """The base class of `MapDataset` and `IterDataset`: parents, seeds and the node of the plan."""
 
 import importlib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
@@ -12,6 +14,7 @@ from gristmill._api.dataset.no_stats import SupportsStats
 from gristmill._api.dataset.render import show_html, show_line, show_text
 from gristmill._api.dataset.suggestions import missing_method
 from gristmill._api.grain_datasets import is_grain_dataset
+from gristmill._api.monitoring.watched import watch
 from gristmill._api.plan_access import plan_of
 from gristmill._data.batching.buckets import BucketByLength
 from gristmill._data.transforms.base import Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap
@@ -140,6 +143,52 @@ class Dataset(SupportsStats):
         """
         module: Any = importlib.import_module("gristmill._api.monitoring.explain")
         return module.explain_dataset(self, max_s=max_s, headspace=headspace, num_steps=num_steps)
+
+    def monitor(self) -> str:
+        """Let `gristmill top` and `gristmill report` of the same user read what this dataset does.
+
+        They show the iterators that are made of it from now on, or of datasets that are built on
+        it, and what `feed` makes of them. They connect to a Unix socket, which a thread of this
+        process answers. Without this call, and without `GRISTMILL_MONITOR=1` in the environment,
+        there is neither.
+
+        Returns:
+            The path of the socket.
+
+        Raises:
+            PlanError: Other users can enter the folder of the socket.
+        """
+        return watch(self)
+
+    def report(self, path: str | os.PathLike[str], *, max_s: float = 5.0) -> None:
+        """Run this dataset for some seconds, as `explain` does, and write a page about that.
+
+        `report` of an iterator describes a training that was measured.
+
+        Args:
+            path: The file. An existing one is replaced. Its folder must exist.
+            max_s: When to stop, in seconds. It stops earlier at the end of the dataset.
+
+        Raises:
+            PlanError: `max_s` is not positive, or the file cannot be written.
+        """
+        module: Any = importlib.import_module("gristmill._api.monitoring.explain")
+        module.run_dataset(self, methodcaller("report", path), max_s=max_s)
+
+    def trace(self, path: str | os.PathLike[str], *, max_s: float = 5.0) -> None:
+        """Run this dataset for some seconds, and write which thread or worker did what and when.
+
+        The file is in Chrome's trace format, as that of an iterator, and about its last blocks.
+
+        Args:
+            path: The file. An existing one is replaced. Its folder must exist.
+            max_s: When to stop, in seconds. It stops earlier at the end of the dataset.
+
+        Raises:
+            PlanError: `max_s` is not positive, or the file cannot be written.
+        """
+        module: Any = importlib.import_module("gristmill._api.monitoring.explain")
+        module.run_dataset(self, methodcaller("trace", path), max_s=max_s)
 
     def pipe(
         self, func: Callable[Concatenate[Self, P], R], /, *args: P.args, **kwargs: P.kwargs

@@ -42,6 +42,7 @@ from gristmill._api.dataset.stream_steps import StreamSteps
 from gristmill._api.dataset.suggestions import SuggestsConstructors
 from gristmill._api.find_steps import find_steps_of
 from gristmill._api.grain_datasets import grain_node, is_grain_dataset
+from gristmill._api.monitoring.watched import watch_if_requested
 from gristmill._api.plan_access import plan_of, require_length
 from gristmill._api.step_bookmarks import NUM_BOOKMARKS, StepBookmarks
 from gristmill._base.call_site import call_site
@@ -562,7 +563,9 @@ class PlannedIterDataset(IterDataset[T_co]):
         return self._kept_pools
 
     def __iter__(self) -> DatasetIterator[T_co]:
-        return StreamIterator(self._node, self._pools, bookmarks=self._bookmarks)
+        iterator = StreamIterator[T_co](self._node, self._pools, bookmarks=self._bookmarks)
+        watch_if_requested(iterator, self)
+        return iterator
 
     _runs_plan: ClassVar[Callable[..., Any]] = __iter__
     """The `__iter__` that yields what the node describes, unlike one that a user overrides."""

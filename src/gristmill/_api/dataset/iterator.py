@@ -12,8 +12,9 @@ from gristmill._api.dataset.no_stats import SupportsStats, new_iterator_context
 from gristmill._api.excluded import ToExclude, exclude_records
 from gristmill._api.ledgers.open_ledger import open_ledger
 from gristmill._api.monitoring.explain import explain_iterator
-from gristmill._api.monitoring.report import ReportedRun
+from gristmill._api.monitoring.report import ReportedRun, settings_table
 from gristmill._api.monitoring.trace import timelines_of
+from gristmill._api.monitoring.watched import watch_if_requested
 from gristmill._api.step_bookmarks import StepBookmarks
 from gristmill._base.checks import as_int
 from gristmill._base.grain.classes import is_from_grain
@@ -254,8 +255,8 @@ class DatasetIterator(
             self, self.stats(), headspace=headspace, num_steps=num_steps, is_dataset=True
         )
 
-    def _skipped_shown(self) -> Sequence[SkippedRecord]:
-        return self.skipped
+    def _parts(self) -> Sequence[object]:
+        return self._parents
 
     def _timelines(self) -> list[Timeline]:
         return [timeline for parent in self._parents for timeline in timelines_of(parent)]
@@ -304,6 +305,7 @@ class StreamIterator(DatasetIterator[T_co]):
         if bookmarks is not None and counts:
             self._run.stream.count_blocks(bookmarks.counter())
         self._ledger: LedgerKeeper | None = None
+        watch_if_requested(self)
 
     def _open_run(self, settings: Settings) -> Run:
         return Run(self._plan_node, settings, self._description, is_lockstep=self._is_lockstep)
@@ -392,6 +394,9 @@ class StreamIterator(DatasetIterator[T_co]):
 
     def stats(self) -> Stats:
         return self._run.stream.counters.stats()
+
+    def _settings_shown(self) -> Mapping[str, object]:
+        return settings_table(self._settings, self._plan_node)
 
     def _timelines(self) -> list[Timeline]:
         return [self._run.stream.counters.timeline]

@@ -1,6 +1,7 @@
 """Show a pipeline: its steps in the order of the data, each with the line that added it."""
 
 import html
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from gristmill.errors import SpecError
 
 _MAX_WIDTH = 60
 """The width of the first column. A longer label shifts only the columns of its own row."""
+
+_MAX_INPUTS = 4
+"""A line shows at most this many of the inputs of one step."""
 
 _MAX_COUNTED = 2**53
 """Longer datasets are endless, or were before they were batched."""
@@ -56,15 +60,35 @@ def show_text(dataset: Any) -> str:
 
 
 def show_line(dataset: Any, kind: str) -> str:
-    """Return a pipeline in one line. States do not contain it: `stable_repr` leaves it out."""
-    labels = [row.label for row in _rows(dataset, "")]
+    """Return a pipeline in one line. States do not contain it: `stable_repr` leaves it out.
+
+    The inputs of a step that has several are in brackets before it:
+
+    >>> from gristmill import MapDataset
+    >>> first, second = MapDataset.source(range(3)), MapDataset.source(range(2))
+    >>> show_line(MapDataset.mix([first.map(abs), second]), "MapDataset")
+    '<MapDataset: [range(0, 3) -> Map abs | range(0, 2)] -> Mix(weights=[1, 1]), 4 elements>'
+    """
     length = _length(plan_of(dataset))
     elements = f", {length} elements" if length else ""
-    return f"<{kind}: {shorten_steps(labels)}{elements}>"
+    return f"<{kind}: {_steps_line(dataset)}{elements}>"
+
+
+def _steps_line(dataset: Any) -> str:
+    labels: list[str] = []
+    while len(dataset.parents) == 1:
+        labels.append(plan_of(dataset).label)
+        (dataset,) = dataset.parents
+    labels.append(plan_of(dataset).label)
+    if dataset.parents:
+        inputs = [_steps_line(parent) for parent in dataset.parents[:_MAX_INPUTS]]
+        num_more = len(dataset.parents) - len(inputs)
+        labels.append(f"[{' | '.join([*inputs, *([f'{num_more} more'] if num_more else [])])}]")
+    return shorten_steps(labels[::-1])
 
 
 def show_html(dataset: Any) -> str:
-    """Return a pipeline as an HTML table, for notebooks."""
+    """Return a pipeline as a table, for notebooks. What styles it is imported only then."""
     heads = "".join(f"<th>{head}</th>" for head in ("step", "written at", "length", "element"))
     body = "".join(
         "<tr>"
@@ -76,7 +100,9 @@ def show_html(dataset: Any) -> str:
         + "</tr>"
         for row in _rows(dataset, "")
     )
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    module: Any = importlib.import_module("gristmill._metrics.pages.page")
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    return module.fragment_html(f'<div class="wide">{table}</div>')
 
 
 def _rows(dataset: Any, branch: str) -> Iterator[Row]:

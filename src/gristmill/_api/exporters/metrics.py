@@ -33,8 +33,8 @@ class BucketCounts(NamedTuple):
 
     name: str
     description: str
-    source: str
-    """The source that was read, if the metric has one."""
+    label: tuple[str, str] | None
+    """The name of its label and the value, such as a source or a step, if it has one."""
     buckets: tuple[tuple[float, float], ...]
     """Bounds, and how many observations do not exceed each; infinity comes last."""
     total: float
@@ -43,6 +43,11 @@ class BucketCounts(NamedTuple):
 def memory_bytes(stats: Stats) -> int:
     """Return the memory of this process at the last sample."""
     return stats.recent[-1].memory_bytes if stats.recent else 0
+
+
+def worker_memory_bytes(stats: Stats) -> int:
+    """Return the memory of the workers of this process at the last sample."""
+    return stats.recent[-1].worker_memory_bytes if stats.recent else 0
 
 
 METRICS = (
@@ -94,6 +99,13 @@ METRICS = (
         attrgetter("shared_memory_bytes"),
     ),
     RunMetric("memory", "gauge", "bytes", "Memory of this process.", memory_bytes),
+    RunMetric(
+        "worker_memory",
+        "gauge",
+        "bytes",
+        "Memory of its worker processes, without shared memory.",
+        worker_memory_bytes,
+    ),
 )
 
 STEP_METRICS = (
@@ -119,11 +131,11 @@ def grain_distributions(stats: Stats) -> Iterator[BucketCounts]:
         ("grain_python_data_loader_iterator_get_next", "Nanoseconds of each `next` of a loader."),
         ("grain_python_dataset_next_duration_ns", "Nanoseconds of each `next` of a dataset."),
     ):
-        yield BucketCounts(name, description, "", waits, 1e9 * stats.waited_s)
+        yield BucketCounts(name, description, None, waits, 1e9 * stats.waited_s)
     yield BucketCounts(
         "grain_python_dataset_prefetch_buffer_ready_count",
         "Blocks that were ready when the caller got one.",
-        "",
+        None,
         ((float("inf"), stats.num_blocks),),
         stats.sum_blocks_ready,
     )
@@ -132,9 +144,17 @@ def grain_distributions(stats: Stats) -> Iterator[BucketCounts]:
         yield BucketCounts(
             "grain_python_dataset_source_read_time_ns",
             "Nanoseconds to read a record.",
-            name,
+            ("source", name),
             ((float("inf"), sum(step.num_records for step in steps)),),
             1e9 * sum(step.elapsed_s for step in steps),
+        )
+    for name in dict.fromkeys(step.name for step in stats.steps):
+        yield BucketCounts(
+            "grain_python_dataset_self_time_ns",
+            "Nanoseconds of a step for each element handed to the caller.",
+            ("name", name),
+            ((float("inf"), stats.num_elements),),
+            1e9 * sum(step.elapsed_s for step in stats.steps if step.name == name),
         )
 
 

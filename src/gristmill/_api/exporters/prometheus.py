@@ -25,8 +25,8 @@ def to_prometheus(source: HasStats, *, registry: Any = None, name: str = "train"
     """Let Prometheus read the statistics of a loader, an iterator or a feed.
 
     The values are computed when a server of `prometheus_client` is asked for them, such as that of
-    `prometheus_client.start_http_server(9431)`. Names begin with `gristmill_`. The five metrics
-    that Grain exports are there under Grain's names, too, so that its dashboards work.
+    `prometheus_client.start_http_server(9431)`. Names begin with `gristmill_`. The metrics that
+    Grain has of a run are there under Grain's names, too, so that its dashboards work.
 
     It needs prometheus-client: `pip install "gristmill[prometheus]"`.
 
@@ -118,7 +118,7 @@ class _Collector:
         )
         families: dict[str, Any] = {}
         for one in grain_distributions(_EXAMPLE):
-            labels = ["loader", "source"] if one.source else ["loader"]
+            labels = ["loader", one.label[0]] if one.label else ["loader"]
             families[one.name] = self._core.HistogramMetricFamily(
                 one.name, one.description, labels=labels
             )
@@ -126,7 +126,7 @@ class _Collector:
             for step, value in _by_step(list(bytes_read(stats).items())):
                 read.add_metric([name, step], value)
             for one in grain_distributions(stats):
-                labels = [name, printable(one.source)] if one.source else [name]
+                labels = [name, printable(one.label[1])] if one.label else [name]
                 buckets = [(_bound(bound), count) for bound, count in one.buckets]
                 families[one.name].add_metric(labels, buckets=buckets, sum_value=one.total)
         yield read

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, final
 
 from gristmill._api.exporters.export import Export, poll
-from gristmill._api.exporters.metrics import memory_bytes
+from gristmill._api.exporters.metrics import memory_bytes, worker_memory_bytes
 from gristmill._data.sources.records.crc32c import masked_crcs
 from gristmill._metrics.stats import HasStats, Stats
 from gristmill._printable import printable
@@ -112,6 +112,7 @@ def scalars(stats: Stats, before: Stats) -> Iterator[tuple[str, float]]:
     yield "gristmill/skipped_records", stats.num_skipped
     yield "gristmill/worker_restarts", stats.num_restarts
     yield "gristmill/memory_mb", memory_bytes(stats) / 1e6
+    yield "gristmill/worker_memory_mb", worker_memory_bytes(stats) / 1e6
     earlier = {step.name: step.elapsed_s for step in before.steps}
     for step in stats.steps:
         value = step.elapsed_s - earlier.get(step.name, 0.0)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast, final, runtime_checkable
@@ -29,7 +29,9 @@ from gristmill._api.feeding.remainder import Remainder
 from gristmill._api.ledgers.open_ledger import open_ledger
 from gristmill._api.loader.iterator import DataLoaderIterator, skips_errors
 from gristmill._api.monitoring.explain import explain_iterator
+from gristmill._api.monitoring.report import ReportedRun
 from gristmill._api.monitoring.trace import timelines_of
+from gristmill._api.monitoring.watched import watch_if_requested
 from gristmill._api.plan_access import HasPlan, plan_of, require_length
 from gristmill._base.extras import load_extra
 from gristmill._base.threads.background import ParkedError
@@ -116,6 +118,7 @@ class FeedIterator(DatasetIterator[Tree]):
         self._open(needs_resync=False)
         self._is_closed = False
         self._clock = WaitClock(self._times.timeline)
+        watch_if_requested(self, self._source)
 
     def _open(self, *, needs_resync: bool) -> None:
         self._producer = self._new_producer(ledger=self._ledger)
@@ -319,6 +322,23 @@ class FeedIterator(DatasetIterator[Tree]):
 
     def _timelines(self) -> list[Timeline]:
         return [*timelines_of(self._source), self._times.timeline]
+
+    def _parts(self) -> Sequence[object]:
+        return (self._source,)
+
+    def _settings_shown(self) -> Mapping[str, object]:
+        source: object = self._source
+        own: dict[str, object] = {"prefetch": self._prefetch}
+        if isinstance(source, ReportedRun):
+            own = {**source._settings_shown(), **own}  # noqa: SLF001 - of the same base class
+        return own
+
+    def _title_shown(self) -> str:
+        source: object = self._source
+        shown = stable_repr(source)
+        if isinstance(source, ReportedRun):
+            shown = source._title_shown()  # noqa: SLF001 - as above
+        return f"<FeedIterator: {shown}, prefetch={self._prefetch}>"
 
     @property
     def skipped(self) -> Sequence[SkippedRecord]:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,6 +12,7 @@ from gristmill._api.excluded import ToExclude, exclude_records
 from gristmill._api.ledgers.open_ledger import open_ledger
 from gristmill._api.monitoring.explain import explain_iterator
 from gristmill._api.monitoring.report import ReportedRun, settings_table
+from gristmill._api.monitoring.watched import watch_if_requested
 from gristmill._base.threads.resumable_puller import take
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
 from gristmill._checkpoint.grain_state import GrainStateReader
@@ -20,12 +21,13 @@ from gristmill._checkpoint.skipped_record import SkippedRecord
 from gristmill._checkpoint.state import Position
 from gristmill._engine.provenance.origin import Provenance, RecordOrigin
 from gristmill._engine.run import Run
+from gristmill._engine.run_log import steps_shown
 from gristmill._engine.settings import Settings
 from gristmill._engine.stream import CountBlock
 from gristmill._metrics.counters import Counters, StatsTotal
 from gristmill._metrics.stats import Stats, show_html
 from gristmill._metrics.timeline import Timeline
-from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.base import ENDLESS, Node
 from gristmill._plan.nodes.stream import StatefulNode
 from gristmill._plan.steps_of_records import cursor_at_step, takes_counting
 from gristmill._plan.traverse import bottom_of, num_flat_maps, sample_below
@@ -99,7 +101,7 @@ class DataLoaderIterator(OrbaxCheckpointable, ReportedRun, Iterator[Element]):
         self._skips_errors = pipeline.settings.on_error is not None
         self._stats_total = pipeline.stats_total
         self._counted: Counters | None = None
-        self._settings_table = settings_table(pipeline.settings)
+        self._settings_table = settings_table(pipeline.settings, plan)
         self._run = Run(plan, pipeline.settings, pipeline.description)
         self._ledger: LedgerKeeper | None = None
         if self._skips_errors or takes_counting(plan):
@@ -107,6 +109,7 @@ class DataLoaderIterator(OrbaxCheckpointable, ReportedRun, Iterator[Element]):
         self._count_in_total()
         if state is not None:
             self.set_state(state)
+        watch_if_requested(self, loader, loader._all_epochs)  # noqa: SLF001 - as above
 
     def __iter__(self) -> "DataLoaderIterator":
         return self
@@ -309,9 +312,6 @@ class DataLoaderIterator(OrbaxCheckpointable, ReportedRun, Iterator[Element]):
             self, self.stats(), headspace=headspace, num_steps=num_steps, is_dataset=False
         )
 
-    def _skipped_shown(self) -> Sequence[SkippedRecord]:
-        return self.skipped
-
     def _settings_shown(self) -> Mapping[str, object]:
         return self._settings_table
 
@@ -340,10 +340,21 @@ class DataLoaderIterator(OrbaxCheckpointable, ReportedRun, Iterator[Element]):
         self.close()
 
     def __repr__(self) -> str:
+        return f"DataLoaderIterator({self._position_shown() or self._plan_node.label})"
+
+    def _title_shown(self) -> str:
+        position = self._position_shown()
+        at = f", {position}" if position else ""
+        return f"<DataLoaderIterator: {steps_shown(self._plan_node)}{at}>"
+
+    def _position_shown(self) -> str:
+        """Return how far it is, or nothing if it does not count records."""
         position = self._run.stream.cursor[0]
         if isinstance(bottom_of(self._plan_node), StatefulNode):
-            return f"DataLoaderIterator({self._plan_node.label})"
-        return f"DataLoaderIterator(at {position} of {self._num_records} records)"
+            return ""
+        if self._num_records >= ENDLESS:
+            return f"at record {position:,}, endless"
+        return f"at {position} of {self._num_records} records"
 
     def _repr_html_(self) -> str:
         return show_html(self.stats(), title=repr(self))

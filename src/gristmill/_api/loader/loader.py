@@ -2,7 +2,6 @@
 
 import copy
 import importlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -13,6 +12,7 @@ from gristmill._api.loader.epochs import LoaderEpochs
 from gristmill._api.loader.iterator import DataLoaderIterator, LoaderPipeline
 from gristmill._api.monitoring.explain import explain_iterator, explain_run
 from gristmill._api.monitoring.report import ReportedRun, report_frame, settings_table
+from gristmill._api.monitoring.watched import watch_if_requested
 from gristmill._api.plan_access import require_length
 from gristmill._api.step_bookmarks import NUM_BOOKMARKS, StepBookmarks
 from gristmill._base.checks import as_bool, as_int, as_list
@@ -153,8 +153,7 @@ class DataLoader(GrainDataLoader, ReportedRun):
         self._given_shard = shard_options
         self._all_epochs: DataLoader | None = None
         self._bookmarks = StepBookmarks(as_int("num_bookmarks", num_bookmarks))
-        if os.environ.get("GRISTMILL_MONITOR", "") not in ("", "0"):
-            _monitor_module().watch_if_possible(self)
+        watch_if_requested(self)
 
     @property
     def _plan_node(self) -> Node:
@@ -448,7 +447,13 @@ class DataLoader(GrainDataLoader, ReportedRun):
             )
 
     def _settings_shown(self) -> Mapping[str, object]:
-        return settings_table(self._pipeline.settings)
+        return settings_table(self._pipeline.settings, self._pipeline.plan)
+
+    def _parts(self) -> Sequence[object]:
+        return self._pipeline.stats_total.owners()
+
+    def _is_total(self) -> bool:
+        return True
 
     def _timelines(self) -> list[Timeline]:
         return self._pipeline.stats_total.timelines()
@@ -489,20 +494,6 @@ class DataLoader(GrainDataLoader, ReportedRun):
             return module.preview_elements(
                 iterator, pipeline.plan, num_elements, decode, title=self._steps_shown
             )
-
-    def monitor(self) -> str:
-        """Let `gristmill top` and `gristmill report` of the same user read what this loader does.
-
-        They connect to a Unix socket, which a thread of this process answers. Without this call,
-        and without `GRISTMILL_MONITOR=1` in the environment, there is neither.
-
-        Returns:
-            The path of the socket.
-
-        Raises:
-            PlanError: Other users can enter the folder of the socket.
-        """
-        return str(_monitor_module().MONITOR.watch(self))
 
     def __iter__(self) -> "DataLoaderIterator":
         return DataLoaderIterator(self)
@@ -568,8 +559,3 @@ class DataLoader(GrainDataLoader, ReportedRun):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _monitor_module() -> Any:
-    """Return what answers `gristmill top`. Most programs have none, so it is imported here."""
-    return importlib.import_module("gristmill._api.monitoring.monitor")

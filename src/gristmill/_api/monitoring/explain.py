@@ -2,8 +2,9 @@
 
 import importlib
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gristmill._metrics.stats import Stats
 from gristmill.errors import PlanError, PlanTypeError
@@ -11,6 +12,9 @@ from gristmill.errors import PlanError, PlanTypeError
 if TYPE_CHECKING:
     from gristmill._metrics.explanation import Explanation
     from gristmill._metrics.headspace import Headspace
+
+
+T = TypeVar("T")
 
 
 class _Resumable(Protocol):
@@ -84,6 +88,34 @@ def explain_dataset(
         PlanError: `max_s` is not positive, or there is no element for `headspace`.
     """
     _check_headspace(headspace)
+    with _iterated(dataset, max_s) as (iterator, elements):
+        stats = iterator.stats()
+    if headspace is None:
+        return explain_run(stats, is_dataset=True)
+    if not elements:
+        raise PlanError("`headspace` needs an element, and the dataset has none.")
+    measured = _measure(headspace, elements[0], num_steps=num_steps)
+    return explain_run(stats, is_dataset=True, headspace=measured)
+
+
+def run_dataset(dataset: Any, view: Callable[[Any], T], *, max_s: float) -> T:
+    """Iterate over a dataset for some seconds, and return a view of what the iterator did.
+
+    Args:
+        dataset: The dataset.
+        view: Makes the view of the iterator, before that is closed.
+        max_s: After how many seconds to stop.
+
+    Raises:
+        PlanError: `max_s` is not positive.
+    """
+    with _iterated(dataset, max_s) as (iterator, _):
+        return view(iterator)
+
+
+@contextmanager
+def _iterated(dataset: Any, max_s: float) -> Generator[tuple[Any, list[Any]]]:
+    """Yield an iterator that has run for some seconds, and its last element, if any."""
     if not max_s > 0:
         raise PlanError(f"`max_s` must be greater than 0 seconds, got {max_s}.")
     ends_at = time.perf_counter() + max_s
@@ -93,13 +125,7 @@ def explain_dataset(
             elements = [element]
             if time.perf_counter() > ends_at:
                 break
-        stats = iterator.stats()
-    if headspace is None:
-        return explain_run(stats, is_dataset=True)
-    if not elements:
-        raise PlanError("`headspace` needs an element, and the dataset has none.")
-    measured = _measure(headspace, elements[0], num_steps=num_steps)
-    return explain_run(stats, is_dataset=True, headspace=measured)
+        yield iterator, elements
 
 
 def _check_headspace(headspace: object) -> None:

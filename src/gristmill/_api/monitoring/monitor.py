@@ -1,8 +1,7 @@
-"""A Unix socket over which another process of the same user reads what loaders do."""
+"""A Unix socket over which another process of the same user reads what its runs do."""
 
 import contextlib
 import json
-import logging
 import os
 import socket
 import stat
@@ -13,10 +12,9 @@ import weakref
 from pathlib import Path
 from typing import Any, final
 
-from gristmill._api.monitoring.trace import timelines_of
+from gristmill._api.monitoring.report import ReportedRun, run_records
+from gristmill._api.monitoring.watched import WATCHED, Watched
 from gristmill._base.log_once import log_once
-from gristmill._metrics.record_json import spans_to_json, stats_to_json
-from gristmill._metrics.stats import HasStats
 from gristmill.errors import PlanError
 
 MAX_ANSWER_BYTES = 2**24
@@ -61,28 +59,35 @@ def socket_path(pid: int) -> Path:
 
 @final
 class Monitor:
-    """Answers each connection with the records of the loaders of this process, as JSON."""
+    """Answers each connection with the records of the runs of this process, as JSON.
 
-    def __init__(self) -> None:
-        self._watched: weakref.WeakSet[Any] = weakref.WeakSet()
+    Args:
+        watched: What it answers for.
+    """
+
+    def __init__(self, watched: Watched | None = None) -> None:
+        self._watched = Watched() if watched is None else watched
         self._lock = threading.Lock()
         self._path: Path | None = None
 
-    def watch(self, loader: HasStats) -> Path:
-        """Include a loader, for as long as it exists, and return the path of the socket.
+    def watch(self, source: object) -> Path:
+        """Include a source, for as long as it exists, and return the path of the socket.
+
+        Args:
+            source: A loader, an iterator, a feed, or a dataset, which stands for its iterators.
 
         Raises:
             PlanError: The socket cannot be made.
         """
         with self._lock:
-            self._watched.add(loader)
-            if self._path is None or not self._path.exists():
-                path = socket_path(os.getpid())
+            self._watched.add(source)
+            path = socket_path(os.getpid())  # a fork has another one
+            if self._path != path or not path.exists():
                 try:
                     self._path = self._listen(path)
                 except OSError as error:
                     raise _unusable(path, error) from None
-            return self._path
+            return path
 
     def _listen(self, path: Path) -> Path:
         with contextlib.suppress(FileNotFoundError):
@@ -117,20 +122,21 @@ class Monitor:
                 )
                 time.sleep(_PAUSE_S)
 
+    def watch_if_possible(self, source: object) -> None:
+        """Watch a source because the environment asks for it. If that fails, training continues."""
+        try:
+            self.watch(source)
+        except PlanError as error:
+            log_once("monitor", "This process cannot be watched: %s", error)
+
     def records(self) -> list[dict[str, Any]]:
-        """Return the title, the statistics and the last blocks of each loader."""
-        return [
-            {
-                "title": repr(loader),
-                "stats": stats_to_json(loader.stats()),
-                "spans": spans_to_json(timelines_of(loader)),
-            }
-            for loader in list(self._watched)
-        ]
+        """Return the title, the statistics, the settings and the last blocks of each run."""
+        runs = [one for one in self._watched if isinstance(one, ReportedRun)]
+        return run_records(runs)
 
 
-MONITOR = Monitor()
-"""The monitor of this process. It does nothing before a loader is watched."""
+MONITOR = Monitor(WATCHED)
+"""The monitor of this process. It does nothing before something is watched."""
 
 
 def read_records(pid: int, *, timeout_s: float = 5.0) -> object:
@@ -154,7 +160,8 @@ def read_records(pid: int, *, timeout_s: float = 5.0) -> object:
     except (OSError, ValueError, RecursionError):
         raise PlanError(
             f"Process {pid} cannot be watched: it has ended, belongs to another user, or was "
-            "started without `GRISTMILL_MONITOR=1` and has not called `loader.monitor()`."
+            "started without `GRISTMILL_MONITOR=1` and has not called `monitor()` of what it "
+            "iterates over."
         ) from None
 
 
@@ -176,11 +183,3 @@ def _remove(path: Path, pid: int) -> None:
     if os.getpid() == pid:  # not in a fork
         with contextlib.suppress(OSError):
             path.unlink()
-
-
-def watch_if_possible(loader: HasStats) -> None:
-    """Watch a loader because the environment asks for it. If that fails, training continues."""
-    try:
-        MONITOR.watch(loader)
-    except PlanError as error:
-        logging.getLogger("gristmill").warning("This process cannot be watched: %s", error)

@@ -3,12 +3,9 @@
 import importlib
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from gristmill._io.folders.atomic_write import write_atomically
 from gristmill._metrics.timeline import Timeline, all_spans
-from gristmill.errors import PlanError
 
 
 def write_trace(path: str | os.PathLike[str], *, title: str, timelines: Sequence[Timeline]) -> None:
@@ -23,14 +20,9 @@ def write_trace(path: str | os.PathLike[str], *, title: str, timelines: Sequence
         PlanError: The file cannot be written.
     """
     module: Any = importlib.import_module("gristmill._metrics.trace")  # most runs have none
-    file = Path(path)
-    try:
-        write_atomically(file, [module.trace_json(all_spans(timelines), title=title)])
-    except OSError as error:
-        raise PlanError(
-            f"The trace {str(file)!r} cannot be written: {error.strerror}. Pass the path of a "
-            "file in a folder that you may write to."
-        ) from error
+    writer: Any = importlib.import_module("gristmill._io.folders.write_output")
+    trace = module.trace_json(all_spans(timelines), title=title)
+    writer.write_output(path, [trace], name="trace")
 
 
 def timelines_of(source: object) -> list[Timeline]:

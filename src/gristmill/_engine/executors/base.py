@@ -6,9 +6,11 @@ ahead, and where they are computed, does not change the stream.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.tuning.policy import TuningPolicy
+from gristmill._metrics.timeline import Work
 
 
 class Executor(ABC):
@@ -61,6 +63,10 @@ class Executor(ABC):
     @abstractmethod
     def cancel(self) -> None:
         """Drop all ranges that were submitted."""
+
+    def pending_work(self) -> Sequence[Work]:
+        """Return what was or is being done for ranges that were not collected. For any thread."""
+        return ()
 
     def interrupt(self) -> None:  # noqa: B027 - only executors that wait override it
         """Make `collect` in another thread return soon; `cancel` or `close` follows."""

@@ -7,8 +7,9 @@ while it reads.
 """
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import final
@@ -18,7 +19,7 @@ from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.executors.base import Executor
 from gristmill._engine.tuning.measure import BlockStats, Stopwatch, unexplained_wait_s
 from gristmill._engine.tuning.policy import TuningPolicy
-from gristmill._metrics.timeline import Work, current_track
+from gristmill._metrics.timeline import Track, Work, current_track, unfinished
 from gristmill.errors import ClosedError
 
 _PREFIX = "grain-prefetch_"
@@ -59,7 +60,7 @@ def with_reader_name(
 class _RangeTask:
     """A range, and its result once a thread has computed it."""
 
-    __slots__ = ("has_begun", "is_cancelled", "is_queued", "num_concurrent", "positions", "result")
+    __slots__ = ("begun", "is_cancelled", "is_queued", "num_concurrent", "positions", "result")
 
     def __init__(self, positions: range, *, num_concurrent: int) -> None:
         self.positions = positions
@@ -68,7 +69,8 @@ class _RangeTask:
         self.result: BlockResult | None = None
         self.is_queued = False
         """Whether the threads have it. Otherwise the collecting thread computes it."""
-        self.has_begun = False
+        self.begun: tuple[Track, float] | None = None
+        """The thread that has begun to compute it, and when."""
         self.is_cancelled = False
 
 
@@ -155,10 +157,20 @@ class ThreadExecutor(Executor):
         self._positions_ahead -= len(head.positions)
         return head.result
 
+    def pending_work(self) -> Sequence[Work]:
+        now, works = time.perf_counter(), list[Work]()
+        for task in (*self._abandoned, *self._tasks.copy()):  # another thread may change them
+            result, begun = task.result, task.begun
+            if result is not None:
+                works += result.work
+            elif begun is not None:
+                works.append(unfinished(begun[0], now - begun[1]))
+        return works
+
     def cancel(self) -> None:
         for task in self._tasks:
             task.is_cancelled = True
-        begun = [task for task in self._tasks if task.has_begun]
+        begun = [task for task in self._tasks if task.begun]
         self._abandoned = [task for task in self._abandoned + begun if task.result is None]
         self._tasks.clear()
         self._positions_ahead = 0
@@ -203,7 +215,7 @@ def _work(
     current_track()  # under the name of the thread, not under that of a reader
     while (task := todo.get()) is not None:
         if not task.is_cancelled:
-            task.has_begun = True
+            task.begun = current_track(), time.perf_counter()
             number = numbers.get()
             try:
                 with named_reader(number):

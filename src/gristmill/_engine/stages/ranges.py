@@ -10,6 +10,7 @@ from gristmill._engine.executors.base import Executor
 from gristmill._engine.stages.base import CursorFilter, SegmentStage
 from gristmill._engine.tuning.block_size import first_block_size, next_block_size
 from gristmill._metrics.counters import Counters
+from gristmill._metrics.timeline import Work
 from gristmill.types import Cursor
 
 
@@ -43,6 +44,8 @@ class RangeStage(SegmentStage):
         self._needs_thread = needs_thread
         self._on_source_end = on_source_end
         self._has_reported_end = False
+        self._is_closed = False
+        counters.timeline.include(self.pending_work)
         self._block_size = first_block_size(
             executor.target_block_s,
             executor.policy,
@@ -80,12 +83,24 @@ class RangeStage(SegmentStage):
         self._counters.record_work(result.work, first=self._first_step)
         return self._skip.drop(result)
 
+    def pending_work(self) -> list[Work]:
+        """Return what was or is being done for blocks that were not pulled. For any thread."""
+        if self._is_closed:
+            return []
+        return [work.of_steps(self._first_step) for work in self._executor.pending_work()]
+
+    def _keep_pending_work(self) -> None:
+        """Record the work on blocks that will not be pulled: views show it, too."""
+        for work in self.pending_work():
+            self._counters.timeline.add(work)
+
     @property
     def start(self) -> Cursor:
         return self._start
 
     def seek(self, cursor: Cursor) -> Cursor:
         cursor = tuple(cursor)
+        self._keep_pending_work()
         self._executor.cancel()
         self._sizes.clear()
         self._stop = None
@@ -112,6 +127,8 @@ class RangeStage(SegmentStage):
         self._executor.interrupt()
 
     def close(self) -> None:
+        self._keep_pending_work()
+        self._is_closed = True
         self._executor.close()
 
     def dispose(self) -> None:

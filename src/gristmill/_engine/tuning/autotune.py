@@ -271,11 +271,16 @@ class AutotunedStage(Stage):
         return not holds_lock
 
     def _end_trial(self, decision: EndTrial, now: float) -> None:
-        rates = f"{decision.rate:.0f}/s instead of {decision.previous_rate:.0f}/s"
+        needed = (
+            f"than the {decision.needed_rate:.0f}/s that are needed to replace "
+            f"{decision.previous_rate:.0f}/s"
+        )
         if decision.run == self._running:
-            logger.debug("Keeping %s, because the trial made %s.", decision.run, rates)
+            made = f"{decision.rate:.0f}/s, more {needed}"
+            logger.debug("Keeping %s, because its trial made %s.", decision.run, made)
         else:
-            self._run_on(decision.run, f"the trial made {rates}")
+            made = f"{decision.rate:.0f}/s, not more {needed}"
+            self._run_on(decision.run, f"the trial of {decision.retire} made {made}")
         self._retire(decision.retire, now)
 
     def _run_on(self, strategy: Strategy, reason: str) -> None:

@@ -249,11 +249,13 @@ def _end_trial(
 ) -> tuple[ExecutorChoice, EndTrial]:
     tried, best = choice.current, choice.best
     needed = policy.min_relative_speed if tried.is_smaller(best) else policy.min_speedup
-    has_won = window.rate > needed * choice.best_rate
+    needed_rate = needed * choice.best_rate
+    has_won = window.rate > needed_rate
     decision = EndTrial(
         run=tried if has_won else best,
         retire=best if has_won else tried,
         rate=window.rate,
+        needed_rate=needed_rate,
         previous_rate=choice.best_rate,
     )
     if has_won:

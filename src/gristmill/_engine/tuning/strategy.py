@@ -71,6 +71,8 @@ class EndTrial:
     """The other one."""
     rate: float
     """Elements per second during the trial."""
+    needed_rate: float
+    """How many must be exceeded for the strategy that was tried to be kept."""
     previous_rate: float
     """Elements per second before it."""
 

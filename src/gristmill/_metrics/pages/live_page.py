@@ -35,5 +35,5 @@ def live_page(pid: int, *, interval_s: float) -> str:
 def state_html(reports: Sequence[Report]) -> str:
     """Return what the page shows at one moment. Strings of the process are escaped."""
     if not reports:
-        return f"<p>{escape('The process has no loader at the moment.')}</p>"
+        return f"<p>{escape('The process iterates over nothing at the moment.')}</p>"
     return "<hr>".join([report.body_html() for report in reports])

@@ -9,14 +9,15 @@ STYLE = """
   --line: #d5dae0; --panel: #f4f6f8; --cpu: #2f6fc0; --waited: #d08700; --lock: #9a4fb0;
   --core: #8d98a4; --good: #1f7a48; --bad: #b3372b; --fair: #8f5f00;
   --c0: #1b8a99; --c1: #c8558a; --c2: #5b9a2f; --c3: #8a5a2b; --c4: #5560c8; --c5: #c2493d;
-  --c6: #8a7a2f; --c7: #52606d; --idle: #dfe4e9; color: var(--text); background: var(--back);
+  --c6: #8a7a2f; --c7: #52606d; --idle: #dfe4e9; --shade: #5a657280;
+  color: var(--text); background: var(--back);
   border-radius: .4rem; padding: .5rem .7rem;
   font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; text-align: left; }
 @media (prefers-color-scheme: dark) { .run { --back: #14181d; --text: #e4e8ec; --soft: #9aa5b1;
   --line: #343c45; --panel: #1d232a; --cpu: #6aa5ee; --waited: #eab042; --lock: #cf8ee2;
   --core: #6b7681; --good: #6fd39b; --bad: #ff9488; --fair: #eab042;
   --c0: #4fb9c7; --c1: #ec8cb8; --c2: #94cc66; --c3: #c99a68; --c4: #98a1f5; --c5: #e67a6e;
-  --c6: #b8a75a; --c7: #8795a3; --idle: #2c343c; } }
+  --c6: #b8a75a; --c7: #8795a3; --idle: #2c343c; --shade: #9aa5b180; } }
 .run * { box-sizing: border-box; }
 .run h1 { font-size: 1.5rem; line-height: 1.25; margin: .2rem 0; }
 .run h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
@@ -81,7 +82,12 @@ STYLE = """
 .run .c6 { fill: var(--c6); background: var(--c6); }
 .run .c7 { fill: var(--c7); background: var(--c7); }
 .run .idle { fill: var(--idle); background: var(--idle); }
-.run .wide { overflow-x: auto; } .run table { border-collapse: collapse; width: 100%;
+.run .wide { overflow-x: auto; background:
+    linear-gradient(to right, var(--back) 40%, transparent) left / 2.5rem 100% no-repeat local,
+    linear-gradient(to left, var(--back) 40%, transparent) right / 2.5rem 100% no-repeat local,
+    linear-gradient(to right, var(--shade), transparent) left / 1rem 100% no-repeat scroll,
+    linear-gradient(to left, var(--shade), transparent) right / 1rem 100% no-repeat scroll; }
+.run table { border-collapse: collapse; width: 100%;
   font-variant-numeric: tabular-nums; }
 .run th, .run td { padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line);
   background: none; } .run th:last-child, .run td:last-child { padding-right: 0; }
@@ -89,7 +95,9 @@ STYLE = """
 .run th { color: var(--soft); font-weight: 500; }
 .run summary { cursor: pointer; color: var(--soft); margin: .6rem 0; }
 @media (max-width: 40rem) { .run h1 { font-size: 1.25rem; } .run .plot svg { height: 5.5rem; }
-  .run .tracks span { max-width: 6.5rem; } .run table { font-size: .85rem; } }
+  .run .tracks { grid-template-columns: minmax(0, 1fr); gap: 1px; }
+  .run .tracks > span { max-width: none; line-height: 1.2; margin-top: .25rem; }
+  .run .tracks .x { grid-column: 1; } .run table { font-size: .85rem; } }
 """
 
 _PAGE_STYLE = """

@@ -24,9 +24,6 @@ from gristmill._metrics.stats import Stats
 from gristmill._metrics.timeline import StepSpan
 from gristmill._metrics.worker_table import NUM_TEXT, worker_rows
 
-_MAX_SKIPPED = 200
-"""A page shows this many skipped records at most."""
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +39,6 @@ class Report:
     title: str
     """What ran."""
     explanation: Explanation
-    skipped: Sequence[tuple[str, str, object, object]] = ()
-    """The step, the error, the record and the position of each record that was skipped."""
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     """How it ran, by the names of the settings."""
     spans: Sequence[StepSpan] = ()
@@ -74,7 +69,7 @@ class Report:
         parts += [
             _charts(stats),
             _workers(stats, self.spans, colors),
-            _skipped(self.skipped, stats.num_skipped),
+            _skipped(stats),
             _settings(stats, self.settings),
         ]
         return "".join(parts)
@@ -111,6 +106,7 @@ def _charts(stats: Stats) -> str:
         return ""
     history = from_start(stats.history)
     memory = [(one.at_s, float(one.memory_bytes)) for one in stats.history if one.memory_bytes]
+    of_workers = [(one.at_s, float(one.worker_memory_bytes)) for one in stats.history]
     charts = [
         step_chart("Elements per second", rates(history), label=format_rate),
         step_chart(
@@ -120,6 +116,9 @@ def _charts(stats: Stats) -> str:
             maximum=1.0,
         ),
         step_chart("Memory of this process", memory, label=format_size) if memory else "",
+        step_chart("Memory of its workers, without what is shared", of_workers, label=format_size)
+        if any(used for _, used in of_workers)
+        else "",
     ]
     return f'<h2>Over time</h2><div class="charts">{"".join(charts)}</div>'
 
@@ -133,16 +132,13 @@ def _workers(stats: Stats, spans: Sequence[StepSpan], colors: Mapping[str, str])
     return f'<h2>Threads and workers</h2>{chart}<div class="wide">{shown}</div>'
 
 
-def _skipped(skipped: Sequence[tuple[str, str, object, object]], count: int) -> str:
-    if not count and not skipped:
+def _skipped(stats: Stats) -> str:
+    if not stats.num_skipped:
         return ""
-    rows = skipped[:_MAX_SKIPPED]
+    rows = stats.recent_skips
     shown = table(("step", "error", "record", "position"), rows, num_text=2) if rows else ""
-    number = max(count, len(skipped))
-    more = (
-        f"<p>{number - len(rows):,} more are not shown.</p>" if rows and number > len(rows) else ""
-    )
-    return f'<h2>Skipped records: {number:,}</h2><div class="wide">{shown}</div>{more}'
+    note = f"<p>The last {len(rows):,} are shown.</p>" if stats.num_skipped > len(rows) > 0 else ""
+    return f'<h2>Skipped records: {stats.num_skipped:,}</h2>{note}<div class="wide">{shown}</div>'
 
 
 def _settings(stats: Stats, settings: Mapping[str, object]) -> str:

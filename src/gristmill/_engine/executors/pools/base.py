@@ -13,6 +13,7 @@ from gristmill._engine.executors.serialization.packed_sources import PackedSourc
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan
 from gristmill._metrics.counters import Counters
 from gristmill._metrics.stats import WorkerStats
+from gristmill._metrics.timeline import Work
 from gristmill.options import WorkerOptions
 
 
@@ -154,6 +155,11 @@ class WorkerPool(ABC):
 
     def describe_workers(self) -> tuple[WorkerStats, ...]:
         """Return what each worker has done so far, where that is counted."""
+        return ()
+
+    def running_work(self, tasks: Sequence[Task]) -> Sequence[Work]:
+        """Return what workers do for some tasks at the moment, where that is known."""
+        del tasks
         return ()
 
     @abstractmethod

@@ -6,7 +6,7 @@ far as the memory budget allows. A worker that dies is replaced, and its ranges 
 they are pure functions of the plan, so no element is lost, repeated or changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import final
 
 from gristmill._engine.access.cut import Cut
@@ -17,6 +17,7 @@ from gristmill._engine.executors.pools.job import Job
 from gristmill._engine.executors.pools.session import PoolSession
 from gristmill._engine.executors.pools.window import TaskWindow
 from gristmill._engine.tuning.policy import TuningPolicy
+from gristmill._metrics.timeline import Work
 from gristmill.errors import ClosedError
 from gristmill.options import ReadOptions
 
@@ -52,6 +53,11 @@ class PooledExecutor(Executor):
     @property
     def _pool(self) -> WorkerPool:
         return self._session.pool
+
+    def pending_work(self) -> Sequence[Work]:
+        tasks = self._window.tasks.copy()  # another thread may change them
+        running = self._session.running_work(tasks)
+        return [*(work for task in tasks for work in task.work), *running]
 
     def start(self) -> None:
         """Start the workers without waiting for them."""

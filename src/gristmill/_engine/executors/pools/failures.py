@@ -2,6 +2,7 @@
 
 from typing import final
 
+from gristmill._base.format_numbers import count_of
 from gristmill._engine.access.cut import Cut
 from gristmill._engine.blocks.error_notes import record_name
 from gristmill.errors import WorkerError
@@ -17,7 +18,7 @@ class RestartLimit:
     >>> limit = RestartLimit(max_restarts=1)
     >>> limit.record_death(was_ready=True, reason="exit code 1")
     >>> print(limit.record_death(was_ready=True, reason="exit code 1"))
-    More than 1 workers died (last cause: exit code 1). Raise `max_restarts` in `WorkerOptions`.
+    More than 1 worker died (last cause: exit code 1). Raise `max_restarts` in `WorkerOptions`.
     """
 
     def __init__(self, max_restarts: int) -> None:
@@ -44,7 +45,7 @@ class RestartLimit:
             )
         if self._num_restarts > self._max_restarts:
             return WorkerError(
-                f"More than {self._max_restarts} workers died (last cause: {reason}). "
+                f"More than {count_of(self._max_restarts, 'worker')} died (last cause: {reason}). "
                 "Raise `max_restarts` in `WorkerOptions`."
             )
         return None

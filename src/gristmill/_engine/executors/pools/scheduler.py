@@ -312,6 +312,16 @@ class Scheduler:
         ]
         return self._clock() - min(started) if started else 0.0
 
+    def running(self) -> list[tuple[int, Task, float]]:
+        """Return the task that each worker computes, and for how many seconds. For any thread."""
+        now = self._clock()
+        found: list[tuple[int, Task, float]] = []
+        for worker, queue in list(self._queues.items()):
+            task = next((task for task in queue.tasks.copy() if not task.is_done), None)
+            if queue.is_ready and task is not None:
+                found.append((worker, task, max(0.0, now - queue.busy_since)))
+        return found
+
     def resume_timers(self) -> None:
         """Let the timers of the workers run, after `pause_timers`.
 

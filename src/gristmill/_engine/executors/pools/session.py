@@ -1,13 +1,16 @@
 """Session: the use of a worker pool by one iterator, for one stream or several side by side."""
 
+from collections.abc import Sequence
 from typing import final
 
 from gristmill._engine.executors.pools.base import WorkerPool
 from gristmill._engine.executors.pools.job import Job
 from gristmill._engine.executors.pools.keeper import PoolKeeper
+from gristmill._engine.executors.pools.task import Task
 from gristmill._engine.executors.pools.window import duplicate_after_s
 from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill._metrics.counters import Counters
+from gristmill._metrics.timeline import Work
 from gristmill.options import RayOptions, WorkerOptions
 
 
@@ -89,6 +92,10 @@ class PoolSession:
             )
             self._pool.begin_session(self._jobs, self.counters)
         return self._pool
+
+    def running_work(self, tasks: Sequence[Task]) -> Sequence[Work]:
+        """Return what workers do for some tasks at the moment, where that is known."""
+        return () if self._pool is None else self._pool.running_work(tasks)
 
     def rest(self, timeout_s: float) -> None:
         """Leave the pool to the keeper until it is needed again. It has no tasks.

@@ -1,15 +1,21 @@
 """Tasks, each a range of positions, the queue of one worker, and the orders of the scheduler."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, final
 
 from gristmill._engine.blocks.block import Block, BlockResult, join_results
+from gristmill._metrics.timeline import Work
 
 
 class Reply(Protocol):
     """The answer of a worker, which is decoded only when the consumer collects it."""
+
+    @property
+    def work(self) -> Sequence[Work]:
+        """What the worker did, as the parent records it."""
+        ...
 
     @property
     def num_bytes(self) -> int:
@@ -74,6 +80,12 @@ class Task:
         if self.reply is not None:
             return self.reply.num_bytes
         return sum(subtask.num_bytes for subtask in self.subtasks)
+
+    @property
+    def work(self) -> list[Work]:
+        """What workers did for the task."""
+        own = [] if self.reply is None else list(self.reply.work)
+        return [*own, *(work for subtask in self.subtasks for work in subtask.work)]
 
     def cancel(self) -> None:
         """Mark the task and its subtasks as no longer needed."""

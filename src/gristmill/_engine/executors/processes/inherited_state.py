@@ -15,7 +15,8 @@ from typing import cast, final
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 JAX_VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 """With them, JAX would join a distributed job. Ray actors do not have them either."""
-
+_PARENT_VARIABLES = ("GRISTMILL_MONITOR",)
+"""Views of the parent show what its workers do."""
 _VOLATILE_VARIABLES = ("PYTEST_CURRENT_TEST",)
 """They change all the time, and each change would require another fork server."""
 
@@ -27,7 +28,7 @@ def worker_environment() -> dict[str, str]:
     There are as many workers as cores, so numerical libraries get one thread each: more would
     compete with the other workers.
     """
-    left_out = (*JAX_VARIABLES, *_VOLATILE_VARIABLES)
+    left_out = (*JAX_VARIABLES, *_PARENT_VARIABLES, *_VOLATILE_VARIABLES)
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
     for name in _THREAD_VARIABLES:
         environment.setdefault(name, "1")

@@ -28,6 +28,7 @@ from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.executors.processes.arena import SlotRange, SlotSize
 from gristmill._engine.executors.serialization.block_codec import BlockTimes, Message, decode_block
 from gristmill._engine.executors.serialization.log_relay import RelayedLog, RelaySettings
+from gristmill._metrics.timeline import Work
 
 # To a worker
 
@@ -182,6 +183,11 @@ class BlockReply:
         self._buffers = buffers
         self._done = done
         self.num_bytes = num_bytes
+
+    @property
+    def work(self) -> Sequence[Work]:
+        """What the worker did, as the parent records it."""
+        return self._done.times.in_parent()
 
     def decode(self) -> BlockResult:
         """Return the result; its arrays view the shared memory."""

@@ -27,6 +27,8 @@ from gristmill._engine.executors.serialization.log_relay import deliver
 from gristmill._engine.executors.serialization.packed_sources import PackedSource
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan, PlanPayload
 from gristmill._engine.executors.serialization.remote_error import load_error
+from gristmill._metrics.memory import WORKERS
+from gristmill._metrics.timeline import Track, Work, unfinished
 from gristmill.errors import ClosedError, WorkerError
 from gristmill.options import WorkerOptions
 
@@ -129,6 +131,14 @@ class ProcessPool(WorkerPool):
     def num_leased_slots(self) -> Mapping[int, int]:
         """How many slots of each worker have arrays that are alive."""
         return {number: worker.mapped_slots.num_leased for number, worker in self._workers.items()}
+
+    def running_work(self, tasks: Sequence[Task]) -> Sequence[Work]:
+        numbers = {id(part) for task in tasks for part in (task, *task.subtasks)}
+        return [
+            unfinished(Track(f"worker {number}", "", worker.pid), elapsed_s)
+            for number, task, elapsed_s in self.scheduler.running()
+            if id(task) in numbers and (worker := self._workers.get(number)) is not None
+        ]
 
     def close(self) -> None:
         self._is_closed = True
@@ -249,6 +259,7 @@ class ProcessPool(WorkerPool):
                     self._log_slow(number, task, message.elapsed_s, message.step)
             case Ready():
                 self.scheduler.mark_ready(number)
+                WORKERS[worker.pid] = None
                 self._restarts.record_start()
             case SlotsClosed():
                 worker.close_slots(message)

@@ -26,6 +26,7 @@ from gristmill._engine.executors.processes.messages import (
 from gristmill._engine.executors.serialization.block_codec import Message
 from gristmill._engine.executors.serialization.log_relay import relay_settings
 from gristmill._engine.executors.serialization.plan_payload import PlanPayload
+from gristmill._metrics.memory import WORKERS
 
 MAX_FREED_PER_TASK = 1000
 """Slots returned with one task, so that the message never fills the socket."""
@@ -169,6 +170,7 @@ class WorkerProcess:
         """Kill the process, wait for it and release its resources; return what it died of."""
         self.kill()
         code = self.wait()
+        WORKERS.pop(self.pid, None)
         self.close_descriptors()
         self._process.close()
         self.mapped_slots.close()

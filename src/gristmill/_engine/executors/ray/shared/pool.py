@@ -32,6 +32,7 @@ from gristmill._engine.executors.serialization.plan_payload import PickledPlan
 from gristmill._engine.executors.serialization.remote_error import load_error
 from gristmill._engine.executors.serialization.serialize import adopt_keys, names_of
 from gristmill._metrics.stats import WorkerStats
+from gristmill._metrics.timeline import Work
 from gristmill.errors import PlanError, WorkerError
 from gristmill.options import RayOptions
 
@@ -70,6 +71,12 @@ class _Arrival:
     def num_bytes(self) -> int:
         """Bytes of the object store that the parts occupy."""
         return sum(part.num_bytes for part in self.parts if isinstance(part, ActorReply))
+
+    @property
+    def work(self) -> Sequence[Work]:
+        """What the actors did, as the parent records it."""
+        parts = [part for part in self.parts if isinstance(part, ActorReply)]
+        return [work for part in parts for work in part.work]
 
     def decode(self) -> BlockResult:
         """Return the block result, in memory of its own."""
