@@ -8,11 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gristmill._io.byte_ranges import sample_ranges
 from gristmill._io.file import File, FileRef
 from gristmill.types import AnyArray
-
-_NUM_PROBES = 16
-_PROBE_BYTES = 4096
 
 Arrays = Mapping[str, AnyArray]
 
@@ -28,10 +26,7 @@ def identity_of(file: File) -> str:
     if not ref.is_local:
         return ""
     found = os.stat(ref.path)
-    starts = sorted({ref.size * number // _NUM_PROBES for number in range(_NUM_PROBES)})
-    starts.append(max(0, ref.size - _PROBE_BYTES))
-    stops = [min(start + _PROBE_BYTES, ref.size) for start in starts]
-    samples = b"".join(file.read(starts, stops))
+    samples = b"".join(file.read(*sample_ranges(ref.size)))
     return f"{found.st_ino} {found.st_ctime_ns} {zlib.crc32(samples)}"
 
 
