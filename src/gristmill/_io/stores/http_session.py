@@ -51,7 +51,8 @@ def http_options(options: Mapping[str, Any]) -> dict[str, Any]:
         trace = aiohttp.TraceConfig()
         trace.on_request_redirect.append(_remove_secrets)
         arguments["trace_configs"] = [*(arguments.get("trace_configs") or ()), trace]
-        arguments["response_class"] = _bounded(aiohttp.ClientResponse)
+        response_class = arguments.get("response_class", aiohttp.ClientResponse)
+        arguments["response_class"] = _bounded(response_class)
         arguments["auto_decompress"] = False
         return await make_client(**arguments)
 
