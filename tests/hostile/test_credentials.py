@@ -21,6 +21,7 @@ from gristmill._api.monitoring.monitor import read_records
 from gristmill._api.plan_access import plan_of
 from gristmill._cli.main import main
 from gristmill._io.paths import find_file
+from gristmill._io.stores.store import get_store
 from gristmill._plan.fingerprint import fingerprint, fingerprint_steps
 from gristmill.errors import FileError, GristmillError
 from gristmill.options import SkipErrors, StorageOptions
@@ -197,6 +198,20 @@ def test_errors_of_formats_show_no_credentials(serve_http: Serve):
     with pytest.raises(FileError) as array_error:
         ArrayRecordDataSource(address(store, "a.jsonl"), storage=storage)[0]
     assert SECRET not in shown(json_error.value) + shown(array_error.value)
+
+
+def test_debug_messages_of_listings_show_no_credentials(
+    serve_http: Serve, caplog: pytest.LogCaptureFixture
+):
+    page = Response(200, {"Content-Type": "text/html"}, b"<a href='a.jsonl'>a</a>")
+    store = serve_http({"a.jsonl": RECORDS}, always(lambda exchange: exchange.send(page)))
+    pattern = address(store, "*").partition("?")[0]
+    with caplog.at_level(logging.DEBUG):
+        found = get_store(pattern, options(store)).glob(pattern)
+    assert list(found) == [pattern.replace("*", "a.jsonl")]
+    shown = [record.getMessage() for record in caplog.records if record.name == "fsspec.http"]
+    assert shown
+    assert SECRET not in str(shown)
 
 
 def test_a_server_without_ranges_shows_no_credentials(serve_http: Serve, tmp_path: Path):

@@ -1,9 +1,14 @@
 """A server may respond with anything: the result is the right bytes or an error, within bounds."""
 
+import gzip
 import random
+import warnings
 from collections.abc import Callable
+from http.cookies import SimpleCookie
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import numpy as np
 import pytest
 import zarr
@@ -11,6 +16,8 @@ import zarr
 from gristmill._io.file import File
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_file
+from gristmill._io.stores.http_session import MAX_PAGE_BYTES
+from gristmill._io.stores.store import get_store
 from gristmill.errors import ChangedFileError, FileError, StoreError
 from gristmill.options import StorageOptions
 from gristmill.sources import ZarrSource
@@ -129,6 +136,41 @@ def test_another_tag_is_a_changed_file(serve_http: Serve):
         file.read_one(1000, 1100)
 
 
+def without(name: str) -> Fault:
+    """Respond correctly but without a header."""
+
+    def change(response: Response) -> Response:
+        headers = {key: value for key, value in response.headers.items() if key != name}
+        return Response(response.status, headers, response.body)
+
+    return alters(change)
+
+
+def test_a_response_without_the_tag_that_the_file_had_is_an_error(serve_http: Serve):
+    store = serve_http({"a.bin": DATA}, sends_etags=True)
+    file = open_one(store)
+    store.server.faults = only_for("GET", always(without("ETag")))
+    for read in (lambda: file.read_one(0, 100), lambda: b"".join(file.chunks())):
+        with pytest.raises(StoreError, match="no `ETag`, and sent one earlier"):
+            read()
+
+
+def test_another_date_is_a_changed_file_also_beside_a_new_tag(serve_http: Serve):
+    store = serve_http({"a.bin": DATA}, sends_etags=False)
+    file = open_one(store)
+    date = "Wed, 21 Oct 2015 07:28:00 GMT"
+    store.server.faults = only_for("GET", always(with_headers(ETag='"v"', Last_Modified=date)))
+    with pytest.raises(ChangedFileError):
+        file.read_one(1000, 1100)
+
+
+def test_a_response_need_not_repeat_the_date(serve_http: Serve):
+    store = serve_http({"a.bin": DATA}, sends_etags=False)
+    file = open_one(store)
+    store.server.faults = only_for("GET", always(without("Last-Modified")))
+    assert file.read_one(1000, 1100) == DATA[1000:1100]
+
+
 # Bounds.
 
 
@@ -215,6 +257,75 @@ def test_secret_headers_do_not_follow_a_redirect_to_another_server(serve_http: S
     assert any(headers.get("Range") == "bytes=5-8" for headers in received)
 
 
+PASSWORD = {"Authorization": "Basic bWU6aHVudGVyMg=="}
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    AUTH = aiohttp.BasicAuth("me", "hunter2")
+
+
+@pytest.mark.parametrize(
+    ("secret", "header"),
+    [
+        ({"auth": AUTH}, PASSWORD),
+        ({"cookies": {"id": "hunter2"}}, {"Cookie": "id=hunter2"}),
+        ({"cookies": [("id", "hunter2")]}, {"Cookie": "id=hunter2"}),
+        (
+            {"cookies": {"id": "hunter2"}, "headers": {"cookie": "a=hunter2"}},
+            {"Cookie": "a=hunter2; id=hunter2"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_of_session", [True, False])
+@pytest.mark.parametrize("is_same", [True, False])
+def test_passwords_and_cookies_follow_redirects_only_to_the_same_server(
+    serve_http: Serve,
+    secret: dict[str, Any],
+    header: dict[str, str],
+    is_of_session: bool,
+    is_same: bool,
+):
+    received: list[dict[str, str]] = []
+
+    def records(exchange: Exchange) -> None:
+        received.append(exchange.headers)
+        exchange.send(exchange.correct_response())
+
+    store = serve_http({"a.bin": DATA})
+    target = store if is_same else serve_http({"a.bin": DATA})
+    redirect = redirect_to(target.url("a.bin"))
+    target.server.faults = always(records)
+    store.server.faults = lambda request: redirect if request.path == "/old.bin" else records
+    session = {"trust_env": False, **(secret if is_of_session else {})}
+    options = {"client_kwargs": session, **({} if is_of_session else secret)}
+    storage = StorageOptions(filesystem=options, num_retries=0)
+    file = OpenFiles([find_file(store.url("old.bin"), storage)])[0]
+    assert file.read_one(5, 9) == DATA[5:9]
+    [(name, value)] = header.items()
+    assert {headers.get(name) for headers in received} == {value if is_same else None}
+    assert is_same or value not in str(received)
+
+
+def test_a_cookie_of_another_domain_is_not_sent(serve_http: Serve):
+    received: list[dict[str, str]] = []
+
+    def records(exchange: Exchange) -> None:
+        received.append(exchange.headers)
+        exchange.send(exchange.correct_response())
+
+    store = serve_http({"a.bin": DATA}, always(records))
+    cookies: SimpleCookie = SimpleCookie("id=hunter2; Domain=example.com")
+    storage = StorageOptions(filesystem={**store.filesystem, "cookies": cookies}, num_retries=0)
+    assert OpenFiles([find_file(store.url("a.bin"), storage)])[0].read_one(5, 9) == DATA[5:9]
+    assert received
+    assert "hunter2" not in str(received)
+
+
+def test_an_endless_redirect_is_named(serve_http: Serve):
+    store = serve_http({"a.bin": DATA}, always(LIES["an endless redirect"]))
+    with pytest.raises(StoreError, match="10 redirects in a row, which may be a loop"):
+        open_one(store)
+
+
 def test_headers_follow_a_redirect_to_the_same_server(serve_http: Serve):
     store = serve_http({"a.bin": DATA})
     received: list[dict[str, str]] = []
@@ -233,6 +344,49 @@ def test_headers_follow_a_redirect_to_the_same_server(serve_http: Serve):
     file = OpenFiles([find_file(store.url("old.bin"), storage)])[0]
     assert file.read_one(5, 9) == DATA[5:9]
     assert {headers.get("X-Api-Key") for headers in received} == {"hunter2"}
+
+
+# Pages that list files.
+
+PAGE = {"Content-Type": "text/html"}
+
+
+@pytest.mark.parametrize("announced", [None, ENDLESS])
+def test_a_page_that_lists_files_is_read_up_to_a_limit(serve_http: Serve, announced: int | None):
+    sent: list[int] = []
+
+    def floods(exchange: Exchange) -> None:
+        length = {} if announced is None else {"Content-Length": str(announced)}
+        response = Response(200, {**PAGE, **length})
+        sent.append(exchange.send_endlessly(response, at_most=ENDLESS))
+
+    store = serve_http({}, always(floods))
+    pattern = store.url("a/*.bin")
+    with pytest.raises(StoreError, match="bytes or more of at most"):
+        get_store(pattern, store.storage(num_retries=0)).glob(pattern)
+    store.server.wait_until_idle(20)
+    assert sent
+    assert sum(sent) < len(sent) * (MAX_PAGE_BYTES + SOCKET_BUFFERS)
+
+
+def test_a_compressed_page_is_not_decompressed(serve_http: Serve):
+    page = gzip.compress(b"<a href='a.bin'>a</a>")
+    response = Response(200, {**PAGE, "Content-Encoding": "gzip"}, page)
+    store = serve_http({}, always(lambda exchange: exchange.send(response)))
+    pattern = store.url("a/*.bin")
+    with pytest.raises(StoreError, match="the encoding 'gzip'"):
+        get_store(pattern, store.storage(num_retries=0)).glob(pattern)
+
+
+def test_the_files_of_a_page_are_found(serve_http: Serve):
+    page = "<a href='a.bin'>ä</a> <a href='b.txt'>b</a>".encode("latin-1")
+    store = serve_http({"a/": page})
+    store.server.faults = always(
+        alters(lambda response: Response(response.status, {**response.headers, **PAGE}, page))
+    )
+    pattern = store.url("a/*.bin")
+    found = get_store(pattern, store.storage(num_retries=0)).glob(pattern)
+    assert list(found) == [store.url("a/a.bin")]
 
 
 # Zarr, which requests whole chunks, whose size is not known.

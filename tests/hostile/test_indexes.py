@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -13,8 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gristmill._data.sources.records.crc32c import masked_crcs
 from gristmill.options import StorageOptions
-from gristmill.sources import JsonLinesSource
+from gristmill.sources import (
+    CsvSource,
+    JsonArraySource,
+    JsonLinesSource,
+    TarSource,
+    TextSource,
+    TFRecordSource,
+)
 
 LINES = [{"x": number} for number in range(50)]
 DATA = b"".join(json.dumps(line).encode() + b"\n" for line in LINES)
@@ -93,6 +102,78 @@ def test_a_crafted_index_that_does_not_fit_the_file_is_rebuilt(
 ):
     rewrite(path, change)
     assert read(path) == LINES
+
+
+def write_tar(path: Path) -> None:
+    with tarfile.open(path, "w") as archive:
+        for number in range(9):
+            for extension in ("txt", "cls"):
+                member = tarfile.TarInfo(f"{number}.{extension}")
+                member.size = number + 1
+                archive.addfile(member, io.BytesIO(b"%d" % number * member.size))
+
+
+def write_tfrecord(path: Path) -> None:
+    records = [b"x" * number for number in range(9)]
+    lengths = [len(record).to_bytes(8, "little") for record in records]
+    heads, tails = masked_crcs(lengths).tolist(), masked_crcs(records).tolist()
+    rows = zip(lengths, heads, records, tails, strict=True)
+    path.write_bytes(
+        b"".join(
+            length + head.to_bytes(4, "little") + record + tail.to_bytes(4, "little")
+            for length, head, record, tail in rows
+        )
+    )
+
+
+FORMATS: dict[str, tuple[Callable[..., Any], Callable[[Path], object]]] = {
+    "lines": (JsonLinesSource, lambda path: path.write_bytes(DATA)),
+    "text": (TextSource, lambda path: path.write_text("one\ntwo\n\nthree\n")),
+    "csv": (CsvSource, lambda path: path.write_text("a,b\n1,2\n3,4\n5,6\n")),
+    "json": (JsonArraySource, lambda path: path.write_text(json.dumps(LINES))),
+    "tar": (TarSource, write_tar),
+    "tfrecord": (TFRecordSource, write_tfrecord),
+}
+
+EDITS: dict[str, Callable[[Any], Any]] = {
+    "removed": lambda array: None,
+    "shortened": lambda array: array[:-1],
+    "emptied": lambda array: array[:0],
+    "doubled": lambda array: np.concatenate([array, array]),
+    "shifted": lambda array: array[:-1] if array.dtype == np.uint8 else array[::-1] + 1,
+    "of floats": lambda array: array * float("nan"),
+    "of strings": lambda array: np.array(["x"] * len(array)),
+    "in two dimensions": lambda array: array[None],
+    "in no dimension": lambda array: np.zeros((), array.dtype),
+    "huge": lambda array: array + np.array(2**62).astype(array.dtype),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_index_with_an_edited_array_is_rebuilt(tmp_path: Path, name: str, edit: Any):
+    kind, write = FORMATS[name]
+    path = tmp_path / "data"
+    write(path)
+    storage = StorageOptions(index_beside_data=True)
+    source = kind(path, storage=storage)
+    expected = [source[index] for index in range(len(source))]
+    index = index_of(path)
+    intact = index.read_bytes()
+    with np.load(io.BytesIO(intact.split(b"\n", 2)[2][4:])) as saved:
+        names = list(saved.files)
+    for array in names:
+        index.write_bytes(intact)
+        rewrite(path, lambda arrays, array=array: replace_array(arrays, array, edit))
+        for _ in range(2):
+            found = kind(path)
+            assert [found[index] for index in range(len(found))] == expected, array
+
+
+def replace_array(arrays: dict[str, Any], name: str, edit: Callable[[Any], Any]) -> None:
+    edited = edit(arrays.pop(name))
+    if edited is not None:
+        arrays[name] = edited
 
 
 def test_a_crafted_index_that_is_not_of_arrays_is_rebuilt(path: Path):

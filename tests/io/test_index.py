@@ -34,6 +34,10 @@ class Lines:
         return {"begins": np.flatnonzero(data == 10) + 1, "size": np.array(len(data))}
 
 
+def fits(arrays: Any, size: int) -> bool:
+    return True
+
+
 BESIDE = StorageOptions(index_beside_data=True)
 
 
@@ -78,7 +82,7 @@ def cache() -> Path:
 
 def test_an_index_is_built_once(path: Path, lines: Lines):
     for _ in range(3):
-        assert_correct(load_index(open_one(path), "lines", lines), DATA)
+        assert_correct(load_index(open_one(path), "lines", lines, fits), DATA)
     assert lines.num_built == 1
 
 
@@ -86,7 +90,7 @@ def test_an_index_is_saved_in_the_cache_for_this_user_only(path: Path, lines: Li
     umask = os.umask(0o002)
     try:
         for _ in range(2):
-            assert_correct(load_index(open_one(path), "lines", lines), DATA)
+            assert_correct(load_index(open_one(path), "lines", lines, fits), DATA)
     finally:
         os.umask(umask)
     assert lines.num_built == 1
@@ -97,37 +101,37 @@ def test_an_index_is_saved_in_the_cache_for_this_user_only(path: Path, lines: Li
 
 
 def test_on_request_it_is_saved_beside_the_file_and_patterns_skip_it(path: Path, lines: Lines):
-    load_index(open_one(path, BESIDE), "lines", lines)
+    load_index(open_one(path, BESIDE), "lines", lines, fits)
     assert indexes(path.parent) == [path.with_name("a.txt.lines.gristmill-index")]
     assert indexes(cache()) == []
-    assert_correct(load_index(open_one(path), "lines", lines), DATA)  # used without asking
+    assert_correct(load_index(open_one(path), "lines", lines, fits), DATA)  # used without asking
     assert lines.num_built == 1
     assert [ref.path for ref in find_files(path.with_name("*"))] == [str(path)]
 
 
 def test_on_request_one_in_the_cache_is_copied_beside_the_file(path: Path, lines: Lines):
-    load_index(open_one(path), "lines", lines)
-    load_index(open_one(path, BESIDE), "lines", lines)
+    load_index(open_one(path), "lines", lines, fits)
+    load_index(open_one(path, BESIDE), "lines", lines, fits)
     assert indexes(path.parent) == [path.with_name("a.txt.lines.gristmill-index")]
     (cached,) = indexes(cache())
     cached.unlink()
-    assert_correct(load_index(open_one(path), "lines", lines), DATA)
+    assert_correct(load_index(open_one(path), "lines", lines, fits), DATA)
     assert lines.num_built == 1
 
 
 def test_indexes_of_several_kinds_are_separate(path: Path, lines: Lines):
-    load_index(open_one(path), "lines", lines)
-    other = load_index(open_one(path), "other", lambda file: {"x": np.arange(3)})
+    load_index(open_one(path), "lines", lines, fits)
+    other = load_index(open_one(path), "other", lambda file: {"x": np.arange(3)}, fits)
     assert list(other) == ["x"]
-    assert_correct(load_index(open_one(path), "lines", lines), DATA)
+    assert_correct(load_index(open_one(path), "lines", lines, fits), DATA)
     assert lines.num_built == 1
 
 
 def test_an_index_that_was_renamed_to_another_kind_is_not_used(path: Path, lines: Lines):
-    load_index(open_one(path, BESIDE), "other", lambda file: {"x": np.arange(3)})
+    load_index(open_one(path, BESIDE), "other", lambda file: {"x": np.arange(3)}, fits)
     other = path.with_name("a.txt.other.gristmill-index")
     other.rename(path.with_name("a.txt.lines.gristmill-index"))
-    assert_correct(load_index(open_one(path), "lines", lines), DATA)
+    assert_correct(load_index(open_one(path), "lines", lines, fits), DATA)
     assert lines.num_built == 1
 
 
@@ -147,7 +151,7 @@ def test_an_index_that_was_renamed_to_another_kind_is_not_used(path: Path, lines
 )
 def test_arrays_are_restored_unchanged(path: Path, array: Any):
     for _ in range(2):
-        index = load_index(open_one(path), "any", lambda file: {"x": array})
+        index = load_index(open_one(path), "any", lambda file: {"x": array}, fits)
         assert index["x"].dtype == array.dtype
         np.testing.assert_array_equal(index["x"], array)
 
@@ -155,7 +159,7 @@ def test_arrays_are_restored_unchanged(path: Path, array: Any):
 @pytest.mark.parametrize("name", ["file", "arr_0", "a/b", "__key__"])
 def test_arrays_may_have_any_name(path: Path, name: str):
     for _ in range(2):
-        index = load_index(open_one(path), "any", lambda file: {name: np.arange(3)})
+        index = load_index(open_one(path), "any", lambda file: {name: np.arange(3)}, fits)
         assert list(index) == [name]
 
 
@@ -164,7 +168,7 @@ def test_an_error_while_building_is_raised_and_leaves_no_file(path: Path):
         raise KeyError("no such key")
 
     with pytest.raises(KeyError, match="no such key"):
-        load_index(open_one(path), "lines", build)
+        load_index(open_one(path), "lines", build, fits)
     assert indexes(path.parent) == indexes(cache()) == []
 
 
@@ -173,40 +177,40 @@ def test_an_error_while_building_is_raised_and_leaves_no_file(path: Path):
 
 @pytest.mark.parametrize("other", [DATA + b"\n", DATA[:-7], DATA[::-1]], ids=len)
 def test_the_index_of_a_changed_file_is_rebuilt(path: Path, lines: Lines, other: bytes):
-    load_index(open_one(path), "lines", lines)
+    load_index(open_one(path), "lines", lines, fits)
     before = path.stat().st_mtime_ns
     path.write_bytes(other)
     os.utime(path, ns=(before + 1000, before + 1000))
     for _ in range(2):
-        assert_correct(load_index(open_one(path), "lines", lines), other)
+        assert_correct(load_index(open_one(path), "lines", lines, fits), other)
     assert lines.num_built == 2
 
 
 def test_an_index_that_is_damaged_anywhere_is_rebuilt(path: Path, lines: Lines):
-    load_index(open_one(path), "lines", lines)
+    load_index(open_one(path), "lines", lines, fits)
     (saved,) = indexes(cache())
     intact = saved.read_bytes()
     offsets = [*range(0, len(intact), 97), len(intact) - 1]
     for number, offset in enumerate(offsets):
         saved.write_bytes(intact[:offset] + bytes([intact[offset] ^ 4]) + intact[offset + 1 :])
-        assert_correct(load_index(open_one(path), "lines", lines), DATA)
+        assert_correct(load_index(open_one(path), "lines", lines, fits), DATA)
         assert lines.num_built == number + 2, f"byte {offset}"
     assert saved.read_bytes() == intact
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.01, 0.5, 0.999])
 def test_a_truncated_index_is_rebuilt(path: Path, lines: Lines, share: float):
-    load_index(open_one(path), "lines", lines)
+    load_index(open_one(path), "lines", lines, fits)
     (saved,) = indexes(cache())
     os.truncate(saved, int(saved.stat().st_size * share))
-    assert_correct(load_index(open_one(path), "lines", lines), DATA)
+    assert_correct(load_index(open_one(path), "lines", lines, fits), DATA)
     assert lines.num_built == 2
 
 
 def test_a_folder_with_the_name_of_an_index_does_no_harm(path: Path, lines: Lines):
     path.with_name("a.txt.lines.gristmill-index").mkdir()
     for _ in range(2):
-        assert_correct(load_index(open_one(path, BESIDE), "lines", lines), DATA)
+        assert_correct(load_index(open_one(path, BESIDE), "lines", lines, fits), DATA)
     assert lines.num_built == 1
 
 
@@ -228,7 +232,7 @@ def build(file):
     return {{"x": np.arange(file.ref.size)}}
 for _ in range(2):
     files = OpenFiles(find_files(sys.argv[1], StorageOptions(index_beside_data=True)))
-    assert len(load_index(files[0], "lines", build)["x"]) == 4
+    assert len(load_index(files[0], "lines", build, lambda *_: True)["x"]) == 4
 print(num_built)
 """
 
@@ -268,7 +272,7 @@ def test_a_user_without_a_home_folder_can_build_an_index(read_only_folder: Path)
 
 def test_users_that_may_read_the_file_may_read_the_index(path: Path, lines: Lines):
     path.chmod(0o644)
-    load_index(open_one(path, BESIDE), "lines", lines)
+    load_index(open_one(path, BESIDE), "lines", lines, fits)
     mode = stat.S_IMODE(path.with_name("a.txt.lines.gristmill-index").stat().st_mode)
     umask = os.umask(0)
     os.umask(umask)
@@ -280,21 +284,25 @@ def test_the_index_of_a_remote_file_is_saved_in_the_cache(
     request: pytest.FixtureRequest, lines: Lines, kind: str
 ):
     store = request.getfixturevalue(f"serve_{kind}")({"a.txt": DATA})
-    assert_correct(load_index(open_one(store.url("a.txt"), store.storage()), "lines", lines), DATA)
+    assert_correct(
+        load_index(open_one(store.url("a.txt"), store.storage()), "lines", lines, fits), DATA
+    )
     assert len(indexes(cache())) == 1
     store.server.reset_log()
-    assert_correct(load_index(open_one(store.url("a.txt"), store.storage()), "lines", lines), DATA)
+    assert_correct(
+        load_index(open_one(store.url("a.txt"), store.storage()), "lines", lines, fits), DATA
+    )
     assert store.gets() == []
     store.put("a.txt", DATA[::-1])
-    index = load_index(open_one(store.url("a.txt"), store.storage()), "lines", lines)
+    index = load_index(open_one(store.url("a.txt"), store.storage()), "lines", lines, fits)
     assert_correct(index, DATA[::-1])
 
 
 def test_a_changed_file_that_only_has_a_date_is_indexed_again(serve_http: Serve, lines: Lines):
     store = serve_http({"a.txt": DATA}, sends_etags=False)
-    load_index(open_one(store.url("a.txt"), store.storage()), "lines", lines)
+    load_index(open_one(store.url("a.txt"), store.storage()), "lines", lines, fits)
     store.put("a.txt", DATA[::-1])
-    index = load_index(open_one(store.url("a.txt"), store.storage()), "lines", lines)
+    index = load_index(open_one(store.url("a.txt"), store.storage()), "lines", lines, fits)
     assert_correct(index, DATA[::-1])
 
 
@@ -310,11 +318,11 @@ def test_threads_that_build_at_the_same_time_all_get_the_index(path: Path, lines
         return index
 
     with ThreadPoolExecutor(8) as threads:
-        built = [threads.submit(load_index, open_one(path), "lines", build) for _ in range(8)]
+        built = [threads.submit(load_index, open_one(path), "lines", build, fits) for _ in range(8)]
     for future in built:
         assert_correct(future.result(), DATA)
     assert len(indexes(cache())) == 1
-    assert_correct(load_index(open_one(path), "lines", lines), DATA)
+    assert_correct(load_index(open_one(path), "lines", lines, fits), DATA)
     assert lines.num_built == 8
 
 
@@ -328,7 +336,7 @@ expected = np.arange(200_000)
 sys.stdin.buffer.read()
 for number in range(20):
     files = OpenFiles(find_files(sys.argv[1]))
-    index = load_index(files[0], f"kind{number}", lambda file: {"x": expected})
+    index = load_index(files[0], f"kind{number}", lambda file: {"x": expected}, lambda *_: True)
     assert (index["x"] == expected).all()
 """
 

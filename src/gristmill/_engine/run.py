@@ -336,6 +336,8 @@ class Run:
                 "earlier checkpoint."
             ) from error
         if stream is not self.stream:
+            if self.stream.is_closed:
+                stream.close()
             self.stream.close()
             self.stream, self._running, self._shard_history = stream, plan, shard_history
             self._exclusions = state.exclusions

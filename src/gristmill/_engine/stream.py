@@ -312,6 +312,11 @@ class Stream:
             is_there = self._puller.is_owner and not self._puller.needs_resync
             self._puller.start(None if is_there else self._handout.end)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the stream was closed, and yields no more elements."""
+        return self._is_closed
+
     def close(self) -> None:
         """End all threads and processes of this stream. The cursor can still be read."""
         if not (self._is_closed or self._has_ended):
@@ -345,7 +350,7 @@ class Stream:
     def _refill(self) -> None:
         """Get the next block that has elements, or raise the error in its place."""
         if self._is_closed:
-            raise ClosedError("The iterator was closed. Make a new one from the loader.")
+            raise ClosedError("The iterator was closed. Make a new one from the loader or dataset.")
         if self._has_ended:
             raise StopIteration
         if self._log is not None:

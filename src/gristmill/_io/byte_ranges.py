@@ -7,6 +7,9 @@ import numpy as np
 
 from gristmill.types import Indices
 
+_NUM_SAMPLES = 16
+_SAMPLE_BYTES = 4096
+
 
 class MergedRanges(NamedTuple):
     """Byte ranges that cover a number of requested ranges."""
@@ -69,3 +72,15 @@ def split_merged(
 
 def _as_ints(numbers: Sequence[int] | Indices) -> Sequence[int]:
     return numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
+
+
+def sample_ranges(size: int) -> tuple[list[int], list[int]]:
+    """Return ranges `[start, stop)` spread over a file, whose bytes stand for its content.
+
+    >>> starts, stops = sample_ranges(10**6)
+    >>> len(starts), starts[1], stops[1], stops[-1]
+    (17, 62500, 66596, 1000000)
+    """
+    starts = sorted({size * number // _NUM_SAMPLES for number in range(_NUM_SAMPLES)})
+    starts.append(max(0, size - _SAMPLE_BYTES))
+    return starts, [min(start + _SAMPLE_BYTES, size) for start in starts]

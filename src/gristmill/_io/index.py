@@ -16,7 +16,7 @@ from gristmill._io.file import INDEX_SUFFIX, File, FileRef
 from gristmill._io.folders.atomic_write import write_atomically
 from gristmill._io.folders.cache import cache_folder
 from gristmill._io.folders.safe_files import read_regular_file
-from gristmill._io.index_checks import are_within, identity_of, is_trusted
+from gristmill._io.index_checks import identity_of, is_trusted
 from gristmill.types import AnyArray, Indices
 
 _NAME_PREFIX = "array "
@@ -32,7 +32,9 @@ Arrays: TypeAlias = Mapping[str, AnyArray]
 Header: TypeAlias = Mapping[str, str | int]
 
 
-def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[str, AnyArray]:
+def load_index(
+    file: File, kind: str, build: Callable[[File], Arrays], fits: Callable[[Arrays, int], bool]
+) -> dict[str, AnyArray]:
     """Return the index of a file: the saved one if it is up to date, otherwise a new one.
 
     A new index is saved in the user's cache folder; with `StorageOptions(index_beside_data=True)`,
@@ -43,6 +45,8 @@ def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[s
         file: The file to index.
         kind: What the index holds. A file may have one index of each kind.
         build: Reads the file and returns the named arrays of the index.
+        fits: Returns whether arrays can be an index of this kind, of a file of some size. A saved
+            index that does not fit is built again.
     """
     header = {
         "kind": kind,
@@ -53,7 +57,7 @@ def load_index(file: File, kind: str, build: Callable[[File], Arrays]) -> dict[s
     beside, cached = _path_beside(file.ref, kind), _path_in_cache(file.ref, kind)
     asks_for_beside = file.ref.storage.index_beside_data
     for path in [*beside, *cached]:
-        saved = _load(path, header, file.ref)
+        saved = _load(path, header, file.ref, fits)
         if saved is not None:
             if asks_for_beside and path in cached:
                 _save_beside(beside, header, saved)
@@ -123,7 +127,9 @@ def _hash(path: str, kind: str) -> str:
     return hashlib.sha256(name).hexdigest()[:32]
 
 
-def _load(path: Path, header: Header, ref: FileRef) -> dict[str, AnyArray] | None:
+def _load(
+    path: Path, header: Header, ref: FileRef, fits: Callable[[Arrays, int], bool]
+) -> dict[str, AnyArray] | None:
     """Return the saved index if it is intact, belongs to this version of the file, and fits it."""
     max_bytes = _MIN_LIMIT_BYTES + _MAX_GROWTH * ref.size
     try:
@@ -141,7 +147,7 @@ def _load(path: Path, header: Header, ref: FileRef) -> dict[str, AnyArray] | Non
         arrays = _parse(body)
     except (ValueError, OSError, LookupError, EOFError, MemoryError, zipfile.BadZipFile):
         return None
-    return arrays if are_within(arrays, ref.size) else None
+    return arrays if fits(arrays, ref.size) else None
 
 
 def _parse(body: "memoryview[int]") -> dict[str, AnyArray]:

@@ -8,11 +8,12 @@ import errno
 import os
 import stat
 import weakref
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import final
 
-from gristmill._io.byte_ranges import merge_ranges, split_merged
+from gristmill._io.byte_ranges import merge_ranges, sample_ranges, split_merged
 from gristmill._io.file import CHUNK_BYTES, File, FileRef
 from gristmill.errors import (
     ChangedFileError,
@@ -108,6 +109,8 @@ class LocalFile(File):
         except OSError as error:
             raise as_file_error(error, ref.path) from None
         self._size, self._time_ns = ref.size, int(ref.version)
+        self._inode_time_ns: int | None = None
+        self._samples: int | None = None
         # Closed with the last reference: another thread that still reads holds one.
         weakref.finalize(self, os.close, self._descriptor)
         self.check_unchanged()
@@ -133,7 +136,17 @@ class LocalFile(File):
 
     def local_path(self) -> Path:
         self.check_unchanged()
+        if self._samples is None:  # first the time: a change in between is then noticed
+            self._inode_time_ns = os.fstat(self._descriptor).st_ctime_ns
+            self._samples = self._sample()
         return Path(self._ref.path)
+
+    def _sample(self) -> int:
+        """Return a checksum of samples of the content."""
+        checksum = 0
+        for start, stop in zip(*sample_ranges(self._size), strict=True):
+            checksum = zlib.crc32(os.pread(self._descriptor, stop - start, start), checksum)
+        return checksum
 
     def _pread(self, start: int, count: int) -> bytes:
         try:
@@ -155,3 +168,10 @@ class LocalFile(File):
         now = os.fstat(self._descriptor)
         if now.st_size != self._size or now.st_mtime_ns != self._time_ns:
             raise changed_error(self._ref)
+        # A program can set the modification time of a file that it has overwritten, but not that of
+        # the inode. The latter also changes with the permissions, the name and the number of links,
+        # so samples of the content decide. Nothing else would notice a change of a mapped file.
+        if self._samples is not None and now.st_ctime_ns != self._inode_time_ns:
+            if self._sample() != self._samples:
+                raise changed_error(self._ref)
+            self._inode_time_ns = now.st_ctime_ns

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.checkpoint import gather_states
-from gristmill.errors import PlanError, StateError
+from gristmill.errors import ClosedError, PlanError, StateError
 from tests.compat.both_sides import SIDES, ours
 
 STEADY = settings(max_examples=60, deadline=None, derandomize=True, database=None)
@@ -157,14 +157,58 @@ def test_a_stream_without_a_batch_size_is_not_batched():
         elastic(ours, plain(ours, 12), 0, 0, 1)
 
 
-def test_it_continues_after_close_once_a_state_is_set():
+@pytest.mark.parametrize("num_shards", [1, 2])
+@pytest.mark.parametrize("is_at_state", [True, False])
+def test_it_continues_after_close_once_a_state_is_set(num_shards: int, is_at_state: bool):
     for api in SIDES:
-        iterator = elastic(api, plain(api, 12), 4, 0, 2)
+        iterator = elastic(api, plain(api, 12), 4, 0, num_shards)
         next(iterator)
-        state, second = iterator.get_state(), next(iterator)
+        state = iterator.get_state()
+        second = next(iterator)
+        if is_at_state:
+            iterator.set_state(state)
         iterator.close()
         iterator.set_state(state)
         assert next(iterator).tolist() == second.tolist()
+
+
+@pytest.mark.parametrize("num_shards", [1, 2])
+def test_it_continues_over_a_stream_after_close_once_a_state_is_set(num_shards: int):
+    iterator = elastic(ours, stream(12), 4, 0, num_shards)
+    next(iterator)
+    state, second = iterator.get_state(), next(iterator)
+    iterator.close()
+    iterator.set_state(state)
+    assert next(iterator).tolist() == second.tolist()
+
+
+def test_it_stays_closed_after_a_state_that_does_not_fit():
+    iterator = elastic(ours, plain(ours, 12), 4, 0, 1)
+    next(iterator)
+    state = iterator.get_state()
+    iterator.close()
+    with pytest.raises(StateError):
+        iterator.set_state({"global_next_index": -1})
+    assert iterator.get_state() == state
+    with pytest.raises(ClosedError, match=r"Make a new one from the loader or dataset\.$"):
+        next(iterator)
+
+
+def test_a_closed_one_that_was_never_used_yields_nothing():
+    iterator = elastic(ours, plain(ours, 12), 4, 0, 1)
+    iterator.close()
+    with pytest.raises(ClosedError):
+        next(iterator)
+
+
+def test_other_iterators_stay_closed_also_if_the_number_of_shards_changes():
+    before = elastic(ours, plain(ours, 12), 4, 0, 1)
+    next(before)
+    iterator = iter(elastic(ours, plain(ours, 12), 4, 0, 2))
+    iterator.close()
+    iterator.set_state(before.get_state())
+    with pytest.raises(ClosedError):
+        next(iterator)
 
 
 def test_the_states_of_the_shards_of_a_stream_restore_one_and_all():

@@ -71,7 +71,20 @@ def truncate(path: Path) -> None:
     os.truncate(path, 100)
 
 
-@pytest.mark.parametrize("change", [rewrite, truncate])
+def rewrite_with_the_date_set_back(path: Path) -> None:
+    before = path.stat()
+    rewrite(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    wait_for_another_inode_time(path, before)
+
+
+def wait_for_another_inode_time(path: Path, before: os.stat_result) -> None:
+    """Change the permissions until the coarse clock of the file system has advanced."""
+    while path.stat().st_ctime_ns == before.st_ctime_ns:
+        path.chmod(before.st_mode)
+
+
+@pytest.mark.parametrize("change", [rewrite, rewrite_with_the_date_set_back, truncate])
 @pytest.mark.parametrize("make", MAKERS)
 def test_records_of_a_changed_file_are_an_error(
     make: Callable[[Path], tuple[Path, Element]], change: Callable[[Path], None], tmp_path: Path
@@ -90,7 +103,7 @@ def test_records_of_a_changed_file_are_an_error(
         assert caught.value.path == str(path)
 
 
-@pytest.mark.parametrize("change", [rewrite, truncate])
+@pytest.mark.parametrize("change", [rewrite, rewrite_with_the_date_set_back, truncate])
 @pytest.mark.parametrize("make", [make_npy, make_npz, make_arrow, make_hugging_face])
 def test_a_batch_gathered_from_a_file_that_changed_since_it_was_requested_is_an_error(
     make: Callable[[Path], tuple[Path, Element]], change: Callable[[Path], None], tmp_path: Path
@@ -132,3 +145,23 @@ def test_a_batch_does_not_change_with_its_file(tmp_path: Path) -> None:
     batch = source.read_columns(range(COUNT // 2, COUNT)).gather()
     rewrite(path)
     assert np.array_equal(batch, np.arange(COUNT // 2, COUNT))
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_file_with_other_permissions_links_or_names_is_still_read(
+    make: Callable[[Path], tuple[Path, Element]], tmp_path: Path
+) -> None:
+    path, source = make(tmp_path)
+    expected = repr(source.__getitems__(range(COUNT)))
+    for change in (
+        lambda: path.chmod(0o400),
+        lambda: os.link(path, tmp_path / "link"),
+        lambda: (tmp_path / "link").unlink(),
+        lambda: path.rename(tmp_path / "other"),
+        lambda: (tmp_path / "other").rename(path),
+    ):
+        before = os.stat(next(one for one in (path, tmp_path / "other") if one.exists()))
+        change()
+        now = path if path.exists() else tmp_path / "other"
+        wait_for_another_inode_time(now, before)
+        assert repr(source.__getitems__(range(COUNT))) == expected

@@ -83,19 +83,23 @@ class ElasticIterator(PlannedIterDataset[Any]):
         self._shard = shard
         self._has_stream = is_stream
         self._iterator: DatasetIterator[Any] | None = None
+        self._is_closed = False
 
     def __iter__(self) -> DatasetIterator[Any]:
         """Return the iterator. As in Grain, it is the same at each call."""
         if self._iterator is None:
-            self._iterator = StreamIterator(
-                self._node,
-                self._pools,
-                description=self._description,
-                is_lockstep=self._node.is_dense,
-            )
+            self._iterator = self._open()
         return self._iterator
 
     _runs_plan = __iter__
+
+    def _open(self) -> DatasetIterator[Any]:
+        return StreamIterator(
+            self._node,
+            self._pools,
+            description=self._description,
+            is_lockstep=self._node.is_dense,
+        )
 
     @property
     def shard_options(self) -> ShardOptions:
@@ -110,12 +114,17 @@ class ElasticIterator(PlannedIterDataset[Any]):
         return iter(self).get_state()
 
     def set_state(self, state: IteratorState) -> None:
-        """Continue from a position.
+        """Continue from a position, as in Grain also after `close`, with a new iterator.
 
         Args:
             state: A result of `get_state`, or a state of Grain's `ElasticIterator`.
         """
-        iter(self).set_state(state)
+        if not self._is_closed:
+            iter(self).set_state(state)
+            return
+        iterator = self._open()
+        iterator.set_state(state)
+        self._iterator, self._is_closed = iterator, False
 
     def state_dict(self) -> IteratorState:
         """Return the state, as PyTorch's stateful objects do."""
@@ -160,6 +169,6 @@ class ElasticIterator(PlannedIterDataset[Any]):
             )
 
     def close(self) -> None:
-        """Stop all background work."""
-        if self._iterator is not None:
-            self._iterator.close()
+        """Stop all background work. `get_state` still works, and `next` after `set_state`."""
+        iter(self).close()
+        self._is_closed = True

@@ -267,7 +267,7 @@ class HostAgreement:
 
     def _raise_if_stopped(self) -> None:
         if self._is_stopped:
-            raise ClosedError("The iterator was closed. Make a new one from the loader.")
+            raise ClosedError("The iterator was closed. Make a new one from the loader or dataset.")
 
 
 def _no_step(step: int, process: int, reason: str | None) -> _Decision:

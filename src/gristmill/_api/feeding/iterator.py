@@ -245,7 +245,7 @@ class FeedIterator(DatasetIterator[Tree]):
     def start_prefetch(self) -> None:
         """Start to place batches on the devices, before the first `next`."""
         if self._is_closed:
-            raise ClosedError("The iterator was closed. Make a new one from the loader.")
+            raise ClosedError("The iterator was closed. Make a new one from the loader or dataset.")
         self._unpark()
         if self._puller.needs_resync:
             self.set_state(self.get_state())

@@ -4,33 +4,20 @@ fsspec reads the body of any response to its end, and returns it whatever its he
 This module uses fsspec's session, and:
 
 - reads a body only if the status, the range, the total size, the tag and the encoding are right;
-- never reads more bytes than were requested;
-- sends headers of the user, which may be secrets, to no other server on a redirect.
+- never reads more bytes than were requested.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any, final
 
-from gristmill._base.extras import load_extra
 from gristmill._io.file import FileRef
 from gristmill._io.local import changed_error
+from gristmill._io.stores.http_session import SIZE, check_encoding, read_bounded
 from gristmill.errors import FileError, StoreError
-
-_PUBLIC_HEADERS = {
-    "accept",
-    "accept-encoding",
-    "accept-language",
-    "if-match",
-    "if-range",
-    "range",
-    "user-agent",
-}
-"""Headers that may be sent to another server. Any other one may be a secret."""
 
 _VERSION_HEADERS = ("ETag", "Content-MD5", "Digest", "Last-Modified")
 _CONTENT_RANGE = re.compile(r"bytes (?P<first>\d{1,19})-(?P<last>\d{1,19})/(?P<total>\d{1,19}|\*)")
-_SIZE = re.compile(r"\d{1,19}")
 
 
 class NoRangesError(FileError):
@@ -75,33 +62,6 @@ def is_http(address: str) -> bool:
     (True, False)
     """
     return address.partition("://")[0].lower() in ("http", "https")
-
-
-def http_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options for fsspec whose sessions send the user's headers to no other server."""
-    http = load_extra("fsspec.implementations.http", extra="fsspec", wanted_by="Reading over HTTP")
-    aiohttp = load_extra("aiohttp", extra="fsspec", wanted_by="Reading over HTTP")
-    make_client: Callable[..., Awaitable[Any]] = options.get("get_client", http.get_client)
-
-    async def remove_secrets(session: Any, context: Any, redirect: Any) -> None:
-        response = redirect.response
-        location = response.headers.get("Location") or response.headers.get("URI")
-        target = None if location is None else response.url.join(aiohttp.client.URL(location))
-        if target is None or _origin(target) != _origin(response.url):
-            for name in [name for name in redirect.headers if name.lower() not in _PUBLIC_HEADERS]:
-                redirect.headers.popall(name, None)
-
-    async def get_client(**arguments: Any) -> Any:
-        trace = aiohttp.TraceConfig()
-        trace.on_request_redirect.append(remove_secrets)
-        arguments["trace_configs"] = [*(arguments.get("trace_configs") or ()), trace]
-        return await make_client(**arguments)
-
-    return {**options, "get_client": get_client}
-
-
-def _origin(url: Any) -> tuple[object, ...]:
-    return url.scheme, url.host, url.port
 
 
 @final
@@ -176,26 +136,13 @@ class HttpClient:
         """
         async with await self._send("GET", address, {}) as response:
             try:
-                _check_encoding(response)
+                check_encoding(response)
                 if response.status != 200:
                     raise StatusError(response.status, response.reason)
-                length = response.headers.get("Content-Length", "")
-                size = int(length) if _SIZE.fullmatch(length) else None
-                if size is not None and size > max_bytes:
-                    raise too_large(size, max_bytes)
-                chunks: list[bytes] = []
-                num_read = 0
-                async for chunk in response.content.iter_any():
-                    num_read += len(chunk)
-                    if num_read > max_bytes:
-                        raise too_large(num_read, max_bytes)
-                    chunks.append(chunk)
-                if size not in (None, num_read):
-                    raise StoreError(f"got {num_read:,} bytes of the {size:,} announced")
+                return await read_bounded(response, max_bytes)
             except BaseException:
                 response.close()
                 raise
-        return b"".join(chunks)
 
     async def _send(self, method: str, address: str, headers: Mapping[str, str]) -> Any:
         filesystem = self._filesystem
@@ -214,15 +161,15 @@ class HttpClient:
 
 def _size_of(response: Any) -> int | None:
     """Return the size of the file that the headers of a response report, if they do."""
-    _check_encoding(response)
+    check_encoding(response)
     content_range = response.headers.get("Content-Range", "")
     if response.status in (206, 416):
         total = content_range.rpartition("/")[2]
         if response.status == 416 and total != "0":
             raise StatusError(416, response.reason)
-        return int(total) if _SIZE.fullmatch(total) else None
+        return int(total) if SIZE.fullmatch(total) else None
     length = response.headers.get("Content-Length", "")
-    return int(length) if _SIZE.fullmatch(length) else None
+    return int(length) if SIZE.fullmatch(length) else None
 
 
 def _precondition(ref: FileRef) -> dict[str, str]:
@@ -234,34 +181,26 @@ def _precondition(ref: FileRef) -> dict[str, str]:
 
 def _check(response: Any, ref: FileRef) -> None:
     """Check that a response is about the version of the file that the ref was created for."""
-    _check_encoding(response)
+    check_encoding(response)
     if response.status == 416:
         raise StatusError(416, response.reason)
-    for name in _VERSION_HEADERS:
-        sent: str | None = response.headers.get(name)
-        if sent is None:
-            continue
-        # The ref has the first of these headers that the server sent then.
-        if repr(sent) != ref.version and _is_version_of(name, ref.version):
-            raise changed_error(ref)
-        break
+    header = _header_of(ref.version)
+    sent: str | None = None if header is None else response.headers.get(header)
+    if sent is not None and repr(sent) != ref.version:
+        raise changed_error(ref)
+    if sent is None and header == "ETag":  # which a server must repeat, other than a date
+        raise StoreError("the server sent no `ETag`, and sent one earlier")
 
 
-def _is_version_of(header: str, version: str) -> bool:
-    """Return whether a version was made from a header, as far as its form shows."""
+def _header_of(version: str) -> str | None:
+    """Return the header that a version was made from, as far as its form shows."""
     is_date = version.endswith(" GMT'")
-    return is_tag(version) if header == "ETag" else is_date if header == "Last-Modified" else False
+    return "ETag" if is_tag(version) else "Last-Modified" if is_date else None
 
 
 def is_tag(version: str) -> bool:
     """Return whether a version is the tag (`ETag`) of a file."""
     return version[1:2] == '"' or version[1:4] == 'W/"'
-
-
-def _check_encoding(response: Any) -> None:
-    encoding = response.headers.get("Content-Encoding", "identity")
-    if encoding.lower() not in ("identity", ""):
-        raise StoreError(f"the server sent it with the encoding {encoding[:40]!r}")
 
 
 def check_range(sent: str, ref: FileRef, start: int, stop: int) -> None:
@@ -277,11 +216,6 @@ def check_range(sent: str, ref: FileRef, start: int, stop: int) -> None:
         raise StoreError(f"the server reports {found['total']} bytes, and earlier {ref.size:,}")
     if (int(found["first"]), int(found["last"])) != (start, stop - 1):
         raise StoreError(f"the server sent {sent!r}, and {start}-{stop - 1} was requested")
-
-
-def too_large(num_bytes: int, max_bytes: int) -> StoreError:
-    """Return the error for a file that has more bytes than it may have."""
-    return StoreError(f"the server sends {num_bytes:,} bytes or more of at most {max_bytes:,}")
 
 
 async def _read_body(response: Any, size: int, write: Callable[[bytes], None]) -> None:

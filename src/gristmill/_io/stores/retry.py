@@ -149,4 +149,7 @@ def _exhausted(error: Exception, address: str, options: StorageOptions) -> Store
 
 
 def _describe(error: Exception) -> str:
+    if type(error).__name__ == "TooManyRedirects":  # of aiohttp, whose message is empty
+        num_redirects = len(getattr(error, "history", ()))
+        return f"the server sent {num_redirects} redirects in a row, which may be a loop"
     return (str(error) or type(error).__name__).rstrip(".")

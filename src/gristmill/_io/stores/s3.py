@@ -9,7 +9,8 @@ from typing import Any, final
 
 from gristmill._io.file import FileRef
 from gristmill._io.local import changed_error
-from gristmill._io.stores.http import NoRangesError, check_range, is_tag, too_large
+from gristmill._io.stores.http import NoRangesError, check_range, is_tag
+from gristmill._io.stores.http_session import too_large
 from gristmill.errors import StoreError
 
 _PIECE_BYTES = 1 << 20

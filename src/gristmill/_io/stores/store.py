@@ -13,14 +13,8 @@ from typing import Any, TypeAlias, TypeVar, final
 from gristmill._base.extras import load_extra
 from gristmill._io.file import FileRef
 from gristmill._io.local import changed_error
-from gristmill._io.stores.http import (
-    HttpClient,
-    NoRangesError,
-    Sink,
-    http_options,
-    is_http,
-    too_large,
-)
+from gristmill._io.stores.http import HttpClient, NoRangesError, Sink, is_http
+from gristmill._io.stores.http_session import http_options, too_large
 from gristmill._io.stores.retry import with_retries
 from gristmill._io.stores.s3 import S3Client, is_s3
 from gristmill.errors import StoreError

@@ -130,3 +130,13 @@ def test_the_database_is_not_written_to(numbers: Path):
     with pytest.raises(PlanError, match=r"readonly database"):
         len(SqliteSource(numbers, query="DELETE FROM numbers"))
     assert numbers.read_bytes() == before
+
+
+def test_a_large_value_in_a_write_ahead_log_is_read(tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA wal_autocheckpoint = 0")
+        database.execute("CREATE TABLE t (x BLOB)")
+        database.execute("INSERT INTO t VALUES (zeroblob(9000000))")
+        assert (tmp_path / "a.db").stat().st_size < 10**6
+        assert len(SqliteSource(tmp_path / "a.db")[0]["x"]) == 9_000_000

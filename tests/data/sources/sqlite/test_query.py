@@ -1,3 +1,4 @@
+import fcntl
 import os
 import pickle
 import threading
@@ -8,6 +9,7 @@ import pytest
 
 from gristmill._data.sources.sqlite.source import SqliteSource
 from gristmill.errors import FileError, PlanError
+from gristmill.options import StorageOptions
 from tests.data.sources.sqlite.conftest import Create, records_of
 
 
@@ -18,8 +20,7 @@ def test_a_query_is_run_once_for_all_sources(numbers: Path, cache: Path):
     assert len(expected) == 100
     assert records_of(SqliteSource(numbers, query=query)) == expected
     assert records_of(pickle.loads(pickle.dumps(first))) == expected
-    (stored,) = cache.iterdir()
-    assert stored.suffix == ".sqlite"
+    assert sorted(path.suffix for path in cache.iterdir()) == [".lock", ".sqlite"]
 
 
 def test_threads_that_run_the_same_query_read_the_same_rows(numbers: Path):
@@ -74,7 +75,7 @@ def test_a_query_that_cannot_be_run_is_an_error_with_the_reason(
         len(source)
     assert str(caught.value).startswith(f"SQLite cannot run the query: {reason}")
     assert str(caught.value).endswith(". Correct the `query`.")
-    assert list(cache.iterdir()) == []
+    assert [path.suffix for path in cache.iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("query", ["", "-- nothing", "PRAGMA cache_size = 10"])
@@ -82,6 +83,56 @@ def test_a_statement_that_returns_no_rows_is_an_error(numbers: Path, query: str)
     message = rf"^`query` must be a `SELECT`, which returns rows, got {query!r}\.$"
     with pytest.raises(PlanError, match=message):
         len(SqliteSource(numbers, query=query))
+
+
+@pytest.mark.parametrize("statement", ["ATTACH '{}' AS e", "VACUUM INTO '{}'"])
+def test_a_query_creates_no_file(numbers: Path, tmp_path: Path, statement: str):
+    with pytest.raises(PlanError, match="SQLite cannot run the query"):
+        len(SqliteSource(numbers, query=statement.format(tmp_path / "evil.db")))
+    assert not (tmp_path / "evil.db").exists()
+
+
+def rows_of(numbers: Path, count: int, cache_bytes: int = 2**30) -> SqliteSource:
+    query = f"SELECT id, randomblob(100000) AS data FROM numbers LIMIT {count}"
+    source = SqliteSource(numbers, query=query, storage=StorageOptions(cache_bytes=cache_bytes))
+    assert len(source) == count
+    return source
+
+
+def test_the_least_recently_used_rows_are_deleted_beyond_the_limit(numbers: Path, cache: Path):
+    rows_of(numbers, 4)
+    (first,) = cache.glob("*.sqlite")
+    rows_of(numbers, 5)
+    (second,) = set(cache.glob("*.sqlite")) - {first}
+    os.utime(first, ns=(10, first.stat().st_mtime_ns))
+    os.utime(second, ns=(5, second.stat().st_mtime_ns))
+    (cache / "notes.txt").write_text("mine")
+    source = rows_of(numbers, 6, cache_bytes=1_200_000)
+    assert set(cache.glob("*.sqlite")) - {first} != {second}
+    assert first.exists()
+    assert not second.exists()
+    assert (cache / "notes.txt").exists()
+    assert source[5]["id"] == 8
+
+
+def test_rows_beyond_the_limit_of_the_cache_are_an_error(numbers: Path, cache: Path):
+    with pytest.raises(FileError, match=r"take more than 300,000 bytes.*raise `cache_bytes`"):
+        rows_of(numbers, 50, cache_bytes=300_000)
+    assert list(cache.glob("*.sqlite")) == list(cache.glob("*.part")) == []
+
+
+def test_what_a_killed_process_left_is_deleted(numbers: Path, cache: Path):
+    cache.mkdir(parents=True)
+    left, held = (cache / f"{digit * 32}.part" for digit in "ab")
+    left.write_bytes(b"rows")
+    held.write_bytes(b"rows")
+    with held.with_suffix(".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        rows_of(numbers, 3)
+        assert not left.exists()
+        assert held.exists()
+    rows_of(numbers, 4)
+    assert not held.exists()
 
 
 def test_two_columns_of_the_same_name_are_an_error(numbers: Path):

@@ -10,6 +10,7 @@ from gristmill._data.sources.record_locator import RecordLocator
 from gristmill._io.decompress import open_decompressed
 from gristmill._io.file import File, describe_files
 from gristmill._io.index import load_index
+from gristmill._io.index_checks import are_spans
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import Paths, find_files
 from gristmill.options import StorageOptions
@@ -33,6 +34,7 @@ class IndexedFiles:
         kind: The kind of index, which is part of the name and the header of its file.
         build: Builds the index of a file.
         count_by: The name of an array in the index that has one item per record.
+        fits: Returns whether arrays can be an index of this kind, of a file of some size.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class IndexedFiles:
         kind: str,
         build: Callable[[File], Mapping[str, AnyArray]],
         count_by: str,
+        fits: Callable[[Mapping[str, AnyArray], int], bool] = are_spans,
     ) -> None:
         self.files = OpenFiles(find_files(paths, storage), open_decompressed)
         self._kind = kind
         self._build = build
         self._count_by = count_by
+        self._fits = fits
         self._loaded: tuple[RecordLocator, list[Index]] | None = None
         self._lock = threading.Lock()
 
@@ -87,7 +91,8 @@ class IndexedFiles:
         total = sum(ref.size for ref in self.files.refs)
         with progress("Indexing", total=total, unit="B") as advance:
             for number, ref in enumerate(self.files.refs):
-                indexes.append(load_index(self.files[number], self._kind, self._build))
+                file = self.files[number]
+                indexes.append(load_index(file, self._kind, self._build, self._fits))
                 advance(ref.size)
         return RecordLocator([len(index[self._count_by]) for index in indexes]), indexes
 

@@ -5,7 +5,7 @@
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import SupportsIndex, final
 
 import numpy as np
@@ -17,10 +17,11 @@ from gristmill._data.sources.record_locator import gather
 from gristmill._data.sources.records.crc32c import masked_crcs, masked_crcs_of_rows
 from gristmill._data.sources.records.indexed_files import IndexedFiles
 from gristmill._io.file import File
+from gristmill._io.index_checks import is_of_offsets
 from gristmill._io.paths import Paths
 from gristmill.errors import CorruptFileError, FileError, FormatError
 from gristmill.options import StorageOptions
-from gristmill.types import Indices, Span
+from gristmill.types import AnyArray, Indices, Span
 
 _LENGTH = struct.Struct("<Q")
 _HEAD_BYTES = 12
@@ -58,7 +59,7 @@ class TFRecordSource:
 
     def __init__(self, paths: Paths, *, storage: StorageOptions | None = None) -> None:
         self._files = IndexedFiles(
-            paths, storage, kind="tfrecord", build=_index_records, count_by="starts"
+            paths, storage, kind="tfrecord", build=_index_records, count_by="starts", fits=_fits
         )
 
     def __len__(self) -> int:
@@ -144,6 +145,19 @@ def read_frames(file: File, start: int = 0) -> Iterator[tuple[list[bytes], list[
         buffered = [data[num_done:]]
         base += num_done
         count = _add(count, num_complete)
+
+
+def _fits(index: Mapping[str, AnyArray], size: int) -> bool:
+    """Return whether the records of an index fill a file of `size` bytes, one after the other."""
+    if set(index) != {"starts", "lengths"}:
+        return False
+    starts, lengths = index["starts"], index["lengths"]
+    are_offsets = is_of_offsets(starts) and is_of_offsets(lengths) and starts.shape == lengths.shape
+    if not are_offsets or (lengths > size).any():
+        return False
+    ends = np.cumsum(lengths + (_HEAD_BYTES + _TAIL_BYTES))
+    fills_file = (int(ends[-1]) if len(ends) else 0) == size
+    return fills_file and bool((starts == ends - lengths - _TAIL_BYTES).all())
 
 
 def _index_records(file: File) -> dict[str, Indices]:

@@ -13,6 +13,10 @@ from gristmill.errors import CorruptFileError, FileError, FormatError, PlanError
 _STEPS_PER_CHECK = 1_000_000
 """Instructions of SQLite's virtual machine, some tens of milliseconds, between two checks."""
 
+_MIN_VALUE_BYTES = 2**20
+_MAX_VALUE_GROWTH = 4
+"""A value may have a megabyte plus this many times the size of the database."""
+
 
 @final
 class Database:
@@ -58,9 +62,19 @@ class Database:
             isolation_level=None,
             check_same_thread=False,  # only one thread uses a connection at a time
         )
+        # No file is created or written: neither by `ATTACH` nor by `VACUUM INTO`, which needs it.
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         # A view or an index of an untrusted database may call only functions without side effects.
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")  # damage is an error, not a wrong row
+        # A view or a generated column can make values of any size, a gigabyte by default. The pages
+        # include those in a write-ahead log.
+        num_pages, page_size = (
+            int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "page_size")
+        )
+        max_bytes = _MIN_VALUE_BYTES + _MAX_VALUE_GROWTH * num_pages * page_size
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(max_bytes, 2**31 - 1))
         # SQLite runs a query without returning to Python, which could not react to Ctrl-C. An
         # exception in the handler, such as `KeyboardInterrupt`, interrupts the query.
         connection.set_progress_handler(_keep_on, _STEPS_PER_CHECK)
@@ -108,6 +122,12 @@ def translate_error(error: Exception, path: str) -> FileError | PlanError:
             return CorruptFileError(
                 f"The database is damaged ({reason}). Copy it again, or recover its content with "
                 "`.recover` in the `sqlite3` program.",
+                path=path,
+            )
+        case sqlite3.SQLITE_TOOBIG:
+            return FileError(
+                "A value is much larger than the database itself. Change the view, the generated "
+                "column or the `query` that computes it.",
                 path=path,
             )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:

@@ -34,8 +34,8 @@ class SqliteSource:
 
     Rows of a table are in the order of their rowids, which are read on first use. A query is run
     once, on first use, and its rows are stored in the user's cache folder until the database
-    changes. So all processes and later runs see the same rows in the same order. Views and tables
-    without rowids are read like queries.
+    changes. So all processes and later runs see the same rows in the same order. Views, and tables
+    without rowids or with virtual columns, are read like queries.
 
     >>> import pathlib, sqlite3, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -188,6 +188,8 @@ def _rows_of_table(database: Database, table: str) -> _Rows | None:
         is_view = tables[name] == "view"
         if is_view or rowid is None or not _has_column(connection, quote(name), rowid):
             return None
+        if _is_computed(connection, name):
+            return None
         found = connection.execute(f"SELECT {rowid} FROM {quote(name)} ORDER BY {rowid}")
         rowids = np.fromiter((row[0] for row in found), dtype=np.int64)
     if (np.diff(rowids) <= 0).any():  # SQLite does not check the order of a damaged table
@@ -198,6 +200,12 @@ def _rows_of_table(database: Database, table: str) -> _Rows | None:
             path=str(database.path),
         )
     return _Rows(table=quote(name), rowid=rowid, names=names, rowids=rowids, is_stored_query=False)
+
+
+def _is_computed(connection: sqlite3.Connection, table: str) -> bool:
+    """Return whether a table has columns that are computed when they are read, of any size."""
+    select = "SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden = 2"
+    return connection.execute(select, (table,)).fetchone() is not None
 
 
 def _has_column(connection: sqlite3.Connection, table: str, column: str) -> bool:

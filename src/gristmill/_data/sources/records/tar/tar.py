@@ -1,6 +1,6 @@
 """A source over tar archives in the WebDataset format."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import SupportsIndex, final
 
@@ -13,9 +13,10 @@ from gristmill._data.sources.records.indexed_files import Index, IndexedFiles
 from gristmill._data.sources.records.tar.members import ENCODING, read_members
 from gristmill._data.sources.records.tar.names import KEY, name_members
 from gristmill._io.file import File
+from gristmill._io.index_checks import is_in_order, is_of_offsets
 from gristmill._io.paths import Paths
 from gristmill.options import StorageOptions
-from gristmill.types import Element, Indices, Span
+from gristmill.types import AnyArray, Element, Indices, Span
 
 
 @final
@@ -47,7 +48,7 @@ class TarSource:
 
     def __init__(self, paths: Paths, *, storage: StorageOptions | None = None) -> None:
         self._files = IndexedFiles(
-            paths, storage, kind="tar", build=index_tar, count_by="key_stops"
+            paths, storage, kind="tar", build=index_tar, count_by="key_stops", fits=_fits
         )
         self._extensions: dict[int, list[str]] = {}
 
@@ -130,6 +131,47 @@ def index_tar(file: File) -> Index:
         "extension_names": extension_names,
         "extension_stops": extension_stops,
     }
+
+
+_ARRAYS = {
+    "edges",
+    "starts",
+    "stops",
+    "extensions",
+    "key_names",
+    "key_stops",
+    "extension_names",
+    "extension_stops",
+}
+
+
+def _fits(index: Mapping[str, AnyArray], size: int) -> bool:
+    """Return whether arrays can be the index of an archive of `size` bytes, see `index_tar`."""
+    if set(index) != _ARRAYS or not is_in_order(index["starts"], index["stops"], size):
+        return False
+    if not (
+        _is_table(index["key_names"], index["key_stops"])
+        and _is_table(index["extension_names"], index["extension_stops"])
+        and is_of_offsets(index["edges"])
+        and is_of_offsets(index["extensions"])
+    ):
+        return False
+    edges, extensions, num_members = index["edges"], index["extensions"], len(index["starts"])
+    return (
+        len(edges) == len(index["key_stops"]) + 1
+        and (int(edges[0]), int(edges[-1])) == (0, num_members)
+        and not (np.diff(edges) <= 0).any()
+        and len(extensions) == num_members
+        and not (extensions >= len(index["extension_stops"])).any()
+    )
+
+
+def _is_table(names: AnyArray, stops: AnyArray) -> bool:
+    """Return whether names end at `stops`, the last one at the end of the bytes."""
+    if names.ndim != 1 or names.dtype != np.uint8 or not is_of_offsets(stops):
+        return False
+    is_sorted = not (np.diff(stops) < 0).any()
+    return is_sorted and (int(stops[-1]) if len(stops) else 0) == len(names)
 
 
 def _encode(names: list[str]) -> tuple[NDArray[np.uint8], Indices]:
