@@ -3,12 +3,13 @@
 import copy
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, final, runtime_checkable
 
 from gristmill._base.frozen_dataclass import frozen_dataclass
+from gristmill._base.grain.context import update_context
 from gristmill._data.sampling.shard_lengths import contiguous_range
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.combine_streams import InterleaveNode
@@ -58,6 +59,8 @@ class SliceReader:
     node: SlicedStreamNode
     start: list[Any]
     """The state to start from, in a list; empty for the beginning."""
+    options: Mapping[str, Any]
+    """The options of the whole pipeline, by name."""
     _iterator: Any = field(default=None, init=False)
     _next: int = field(default=0, init=False)
 
@@ -89,6 +92,12 @@ class SliceReader:
         part = slice(node.index, None, node.count)
         dataset = _sliced_copy(node.dataset, part, is_sequential=node.is_sequential)
         self._iterator, self._next = iter(dataset), 0
+        update_context(
+            getattr(self._iterator, "_ctx", None),
+            self.options,
+            process_index=node.index,
+            process_count=node.count,
+        )
         if self.start:
             self._iterator.set_state(copy.deepcopy(self.start[0]))
 
