@@ -94,6 +94,26 @@ print(grain.monitoring.Counter is Counter)
     assert as_grain(program) == "True"
 
 
+def test_modules_have_the_file_of_what_replaces_them():
+    program = """
+import inspect
+import grain._src.python.dataset.stats
+import grain.samplers
+print(grain.__file__ == gristmill.__file__ == grain._src.python.dataset.stats.__file__)
+print(inspect.getfile(grain.samplers) == gristmill.samplers.__file__)"""
+    assert as_grain(program) == "True\nTrue"
+
+
+def test_a_mix_can_be_constructed_by_its_class():
+    program = """
+from grain._src.python.dataset.transformations.mix import MixedIterDataset
+import grain
+streams = [grain.MapDataset.range(*each).to_iter_dataset() for each in ((0, 4), (7, 9))]
+print(list(MixedIterDataset(streams, [2, 1])) == list(grain.IterDataset.mix(streams, [2, 1])))
+print(list(MixedIterDataset({"a": streams[0], "b": streams[1]})))"""
+    assert as_grain(program) == "True\n[0, 7, 1, 8, 2]"
+
+
 def test_a_star_import_and_dir_list_the_public_names():
     program = """
 import grain.transforms
@@ -121,10 +141,11 @@ PACKING = "grain._src.python.dataset.transformations.packing"
             f"from {PACKING} import SingleBinPackIterDataset",
             "`grain.experimental.FirstFitPackIterDataset(ds, ..., num_packing_bins=1)`",
         ),
-        ("from grain._src.python.options import MapDatset", "`grain.MapDataset`"),
+        ("from grain._src.core.constants import MapDataset", "`grain.MapDataset`"),
+        ("import grain._src.core.exceptions", "the public names of `grain`"),
         ("from grain._src.python import grain_pool", "the public names of `grain`"),
         ("import grain._src.python.nothing", "the public names of `grain`"),
-        ("from grain import MapDatset", "`grain.MapDataset`"),
+        ("from grain import MapDatset", "the public names of `grain`"),
     ],
 )
 def test_a_missing_name_is_an_import_error_that_reports_what_to_use_instead(
@@ -143,7 +164,8 @@ def test_a_missing_name_is_an_import_error_that_reports_what_to_use_instead(
     ("name", "instead"),
     [
         (f"{PACKING}.SingleBinPackIterDataset", "`grain.experimental.FirstFitPackIterDataset("),
-        ("grain.MapDatset", "`grain.MapDataset`"),
+        ("grain._src.python.dataset.stats.make_stats", "the public names of `grain`"),
+        ("grain._src.core.constants.MapDataset", "`grain.MapDataset`"),
     ],
 )
 def test_a_missing_attribute_reports_what_to_use_instead(name: str, instead: str):
