@@ -4,6 +4,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -213,6 +214,28 @@ def test_the_environment_variable_takes_effect_when_gristmill_is_imported(
 ):
     program = "import gristmill, grain; print(grain.MapDataset.__module__.partition('.')[0])"
     assert python("-c", program, GRISTMILL_AS_GRAIN=value) == expected
+
+
+def test_the_variable_without_an_import_of_gristmill_first_is_an_error_with_the_remedy():
+    error = python("-c", "import grain, gristmill", code=1, GRISTMILL_AS_GRAIN="1")
+    assert "GrainImportedError" in error
+    assert "import it before Grain, let Python do so with a line in a `.pth` file" in error
+
+
+@pytest.mark.parametrize(("value", "expected"), [("1", "gristmill"), ("0", "grain"), ("", "grain")])
+def test_the_documented_line_of_a_pth_file_imports_gristmill_first(
+    value: str, expected: str, tmp_path: Path
+):
+    page = Path(__file__).parents[2] / "docs" / "grain_programs.md"
+    (line,) = re.findall(r"^\$ echo '(.*)' > gristmill_as_grain\.pth$", page.read_text(), re.M)
+    (tmp_path / "gristmill_as_grain.pth").write_text(line)
+    program = (
+        f"import site, sys; site.addsitedir({str(tmp_path)!r})\n"
+        "print('gristmill' in sys.modules)\n"
+        "import grain; print(grain.MapDataset.__module__.partition('.')[0])"
+    )
+    is_imported, package = python("-c", program, GRISTMILL_AS_GRAIN=value).split()
+    assert (is_imported, package) == (str(expected == "gristmill"), expected)
 
 
 PROGRAM = """
