@@ -6,6 +6,7 @@ GristmillError
 │   │   └── TransformationTypeError (NotImplementedError)  `apply` does not know the transformation
 │   └── SpecError (NotImplementedError)  the output of a transform is not known before it runs
 ├── BatchError (ValueError)           some records do not fit into one batch
+│   └── StructureError (TypeError)    their trees are not alike
 ├── FilterError (ValueError)          a filter removed more elements than the options allow
 ├── SourceError (RuntimeError)        a data source violates its contract
 ├── FileError (OSError)               a file cannot be read; has `path`, `offset` and `record`
@@ -106,6 +107,10 @@ class BatchError(GristmillError, ValueError):
     def __init__(self, message: str, *, row: int = 0) -> None:
         super().__init__(message)
         self.row = row
+
+
+class StructureError(BatchError, TypeError):
+    """Some records do not fit into one batch, because their trees are not alike."""
 
 
 class SourceError(GristmillError, RuntimeError):

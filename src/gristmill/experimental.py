@@ -9,11 +9,7 @@ if _typing.TYPE_CHECKING:
     from gristmill._api.dataset.indexed_datasets import WindowShuffleMapDataset, ZipMapDataset
     from gristmill._api.dataset.iter_dataset import FlatMapIterDataset, ThreadPrefetchIterDataset
     from gristmill._api.dataset.map_dataset import FlatMapMapDataset
-    from gristmill._api.dataset.options import (
-        DatasetOptions,
-        ExecutionTrackingMode,
-        WithOptionsIterDataset,
-    )
+    from gristmill._api.dataset.options import DatasetOptions, ExecutionTrackingMode
     from gristmill._api.dataset.packing import (
         BestFitPackIterDataset,
         BOSHandling,
@@ -30,6 +26,7 @@ if _typing.TYPE_CHECKING:
         WindowShuffleIterDataset,
         ZipIterDataset,
     )
+    from gristmill._api.dataset.with_options import WithOptionsIterDataset
     from gristmill._api.experimental.elastic import ElasticIterator
     from gristmill._api.experimental.file_datasets import (
         ParquetIterDataset,
@@ -64,9 +61,7 @@ else:
             "gristmill._api.dataset.indexed_datasets": "WindowShuffleMapDataset, ZipMapDataset",
             "gristmill._api.dataset.iter_dataset": "FlatMapIterDataset, ThreadPrefetchIterDataset",
             "gristmill._api.dataset.map_dataset": "FlatMapMapDataset",
-            "gristmill._api.dataset.options": (
-                "DatasetOptions, ExecutionTrackingMode, WithOptionsIterDataset"
-            ),
+            "gristmill._api.dataset.options": "DatasetOptions, ExecutionTrackingMode",
             "gristmill._api.dataset.packing": (
                 "BestFitPackIterDataset, BOSHandling, ConcatThenSplitIterDataset, "
                 "FirstFitPackIterDataset, PackAndBatchOperation"
@@ -75,6 +70,7 @@ else:
                 "CacheIterDataset, InterleaveIterDataset, LimitIterDataset, RebatchIterDataset, "
                 "RepeatIterDataset, WindowShuffleIterDataset, ZipIterDataset"
             ),
+            "gristmill._api.dataset.with_options": "WithOptionsIterDataset",
             "gristmill._api.experimental.elastic": "ElasticIterator",
             "gristmill._api.experimental.file_datasets": (
                 "ParquetIterDataset, TarIterDataset, TFRecordIterDataset"

@@ -58,11 +58,8 @@ class ShardOptions:
 
     def __post_init__(self) -> None:
         count = _as_int("shard_count", self.shard_count, minimum=1)
-        index = _as_int("shard_index", self.shard_index)
-        if index >= count:
-            raise _PlanError(
-                f"`shard_index` must be in [0, {count}), as `shard_count` is {count}, got {index}."
-            )
+        phrase = f"Shard shard_index must be in [0, {count - 1}], as `shard_count` is {count}"
+        index = _as_int("shard_index", self.shard_index, maximum=count - 1, phrase=phrase)
         dropped = _as_bool("drop_remainder", self.drop_remainder)
         _set_fields(self, shard_count=count, shard_index=index, drop_remainder=dropped)
 

@@ -4,6 +4,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,26 @@ print(grain.monitoring.Counter is Counter)
     assert as_grain(program) == "True"
 
 
+def test_modules_have_the_file_of_what_replaces_them():
+    program = """
+import inspect
+import grain._src.python.dataset.stats
+import grain.samplers
+print(grain.__file__ == gristmill.__file__ == grain._src.python.dataset.stats.__file__)
+print(inspect.getfile(grain.samplers) == gristmill.samplers.__file__)"""
+    assert as_grain(program) == "True\nTrue"
+
+
+def test_a_mix_can_be_constructed_by_its_class():
+    program = """
+from grain._src.python.dataset.transformations.mix import MixedIterDataset
+import grain
+streams = [grain.MapDataset.range(*each).to_iter_dataset() for each in ((0, 4), (7, 9))]
+print(list(MixedIterDataset(streams, [2, 1])) == list(grain.IterDataset.mix(streams, [2, 1])))
+print(list(MixedIterDataset({"a": streams[0], "b": streams[1]})))"""
+    assert as_grain(program) == "True\n[0, 7, 1, 8, 2]"
+
+
 def test_a_star_import_and_dir_list_the_public_names():
     program = """
 import grain.transforms
@@ -121,10 +142,11 @@ PACKING = "grain._src.python.dataset.transformations.packing"
             f"from {PACKING} import SingleBinPackIterDataset",
             "`grain.experimental.FirstFitPackIterDataset(ds, ..., num_packing_bins=1)`",
         ),
-        ("from grain._src.python.options import MapDatset", "`grain.MapDataset`"),
+        ("from grain._src.core.constants import MapDataset", "`grain.MapDataset`"),
+        ("import grain._src.core.exceptions", "the public names of `grain`"),
         ("from grain._src.python import grain_pool", "the public names of `grain`"),
         ("import grain._src.python.nothing", "the public names of `grain`"),
-        ("from grain import MapDatset", "`grain.MapDataset`"),
+        ("from grain import MapDatset", "the public names of `grain`"),
     ],
 )
 def test_a_missing_name_is_an_import_error_that_reports_what_to_use_instead(
@@ -143,7 +165,8 @@ def test_a_missing_name_is_an_import_error_that_reports_what_to_use_instead(
     ("name", "instead"),
     [
         (f"{PACKING}.SingleBinPackIterDataset", "`grain.experimental.FirstFitPackIterDataset("),
-        ("grain.MapDatset", "`grain.MapDataset`"),
+        ("grain._src.python.dataset.stats.make_stats", "the public names of `grain`"),
+        ("grain._src.core.constants.MapDataset", "`grain.MapDataset`"),
     ],
 )
 def test_a_missing_attribute_reports_what_to_use_instead(name: str, instead: str):
@@ -191,6 +214,28 @@ def test_the_environment_variable_takes_effect_when_gristmill_is_imported(
 ):
     program = "import gristmill, grain; print(grain.MapDataset.__module__.partition('.')[0])"
     assert python("-c", program, GRISTMILL_AS_GRAIN=value) == expected
+
+
+def test_the_variable_without_an_import_of_gristmill_first_is_an_error_with_the_remedy():
+    error = python("-c", "import grain, gristmill", code=1, GRISTMILL_AS_GRAIN="1")
+    assert "GrainImportedError" in error
+    assert "import it before Grain, let Python do so with a line in a `.pth` file" in error
+
+
+@pytest.mark.parametrize(("value", "expected"), [("1", "gristmill"), ("0", "grain"), ("", "grain")])
+def test_the_documented_line_of_a_pth_file_imports_gristmill_first(
+    value: str, expected: str, tmp_path: Path
+):
+    page = Path(__file__).parents[2] / "docs" / "grain_programs.md"
+    (line,) = re.findall(r"^\$ echo '(.*)' > gristmill_as_grain\.pth$", page.read_text(), re.M)
+    (tmp_path / "gristmill_as_grain.pth").write_text(line)
+    program = (
+        f"import site, sys; site.addsitedir({str(tmp_path)!r})\n"
+        "print('gristmill' in sys.modules)\n"
+        "import grain; print(grain.MapDataset.__module__.partition('.')[0])"
+    )
+    is_imported, package = python("-c", program, GRISTMILL_AS_GRAIN=value).split()
+    assert (is_imported, package) == (str(expected == "gristmill"), expected)
 
 
 PROGRAM = """

@@ -49,7 +49,9 @@ def test_bounds_are_inclusive():
 def test_seeds_have_32_bits_by_default():
     assert as_seed(2**32 - 1) == 2**32 - 1
     assert as_seed(2**32, bits=64) == 2**32
-    with pytest.raises(PlanError, match=r"^`seed` must be at most 4294967295, got 4294967296\.$"):
+    with pytest.raises(
+        PlanError, match=r"^Seed must be an integer between 0 and 2\*\*32-1, got 4294967296\.$"
+    ):
         as_seed(2**32)
 
 

@@ -53,3 +53,12 @@ def test_a_preprocessing_layer_stays_on_the_cpu_inside_a_transform():
     )
 
     assert devices == {"inside": [0], "outside": 1}
+
+
+@pytest.mark.parametrize("interpreter", [(), AS_GRAIN])
+def test_a_layer_in_a_worker_is_in_a_pipeline_without_an_import_of_grain(
+    interpreter: tuple[str, ...],
+):
+    assert run("keras_worker.py", interpreter=interpreter, KERAS_BACKEND="jax") == [
+        {"is in a pipeline": True, "has imported Grain": False}
+    ]

@@ -1,5 +1,6 @@
 """Messages contain Grain's phrase, which people search for, where the situation is the same."""
 
+import importlib
 import re
 from typing import Any
 
@@ -30,6 +31,12 @@ def batched(api: Any, *elements: Any) -> Any:
     return list(api.MapDataset.source(list(elements)).batch(2))
 
 
+def operation_batched(api: Any, *elements: Any) -> Any:
+    python = importlib.import_module(f"{api.__name__}.python")
+    records = [python.Record(python.RecordMetadata(index=0), element) for element in elements]
+    return list(python.BatchOperation(2)(iter(records)))
+
+
 def interleaved(api: Any) -> Any:
     datasets = [api.MapDataset.range(2).to_iter_dataset() for _ in range(2)]
     return iter(api.experimental.InterleaveIterDataset(datasets, cycle_length=2))
@@ -48,6 +55,51 @@ CASES: dict[str, tuple[Any, str]] = {
     "other shapes": (
         lambda api: batched(api, np.ones(2), np.ones(3)),
         "Expected all input elements to have the same structure but got:",
+    ),
+    "records of older operations": (
+        lambda api: operation_batched(api, {"a": 1}, {"b": 2}),
+        "Record structures do not match",
+    ),
+    "lists of other lengths": (
+        lambda api: operation_batched(api, [1, 2], [1, 2, 3]),
+        "Record structures do not match",
+    ),
+    "no epochs": (
+        lambda api: api.MapDataset.range(3).repeat(0),
+        "num_epochs must be positive",
+    ),
+    "no epochs of a stream": (
+        lambda api: api.experimental.RepeatIterDataset(
+            api.MapDataset.range(3).to_iter_dataset(), num_epochs=0
+        ),
+        "num_epochs must be positive",
+    ),
+    "an empty batch": (lambda api: api.MapDataset.range(3).batch(0), "batch_size must be positive"),
+    "an empty batch of a stream": (
+        lambda api: api.MapDataset.range(3).to_iter_dataset().batch(0),
+        "batch_size must be positive",
+    ),
+    "a large seed": (
+        lambda api: api.MapDataset.range(3).shuffle(seed=2**33),
+        r"Seed must be an integer between 0 and 2\*\*32-1",
+    ),
+    "a sampler without a seed": (
+        lambda api: api.samplers.IndexSampler(
+            3, shuffle=True, shard_options=api.sharding.NoSharding()
+        ),
+        "Shuffling requires specifying a seed",
+    ),
+    "a filter before a batch": (
+        lambda api: api.MapDataset.range(3).filter(bool).batch(2),
+        "`MapDataset.filter` because `filter` can discard elements",
+    ),
+    "a flat map before a batch": (
+        lambda api: flat_mapped(api).batch(2),
+        "`FlatMapMapDataset` can discard elements",
+    ),
+    "a shard past the last": (
+        lambda api: api.sharding.ShardOptions(2, 2),
+        "Shard shard_index must be in",
     ),
     "no output spec": (
         lambda api: api.experimental.get_element_spec(api.MapDataset.range(3).map(lambda x: x)),

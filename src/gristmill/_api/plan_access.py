@@ -8,7 +8,7 @@ from gristmill._api.grain_datasets import grain_node, is_grain_dataset
 from gristmill._base.call_site import call_site
 from gristmill._engine.run import Run
 from gristmill._engine.settings import Settings
-from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.base import Node, kind_of
 from gristmill._plan.nodes.sampled import SourceNode
 from gristmill.errors import ProvenanceError
 
@@ -72,7 +72,7 @@ def require_length(owner: object, length: int | None) -> int:
     """
     if length is None:
         raise TypeError(
-            f"The number of elements of this `{type(owner).__name__.removeprefix('Planned')}` is "
-            "not known before they are computed, or they never end."
+            f"The number of elements of this `{kind_of(owner)}` is not known before they are "
+            "computed, or they never end."
         )
     return length

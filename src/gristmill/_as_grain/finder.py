@@ -1,6 +1,5 @@
 """The import hook that finds the modules of Grain in gristmill."""
 
-import difflib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -45,6 +44,7 @@ class _GrainLoader(Loader):
         name = module.__name__
         origins = ", ".join(f"`{origin}`" for origin in FACADES.get(name, ()))
         vars(module).update(
+            __file__=_file_of(name),
             __doc__=f"`{name}`, as far as {origins or 'gristmill'} has it.",
             __getattr__=partial(_find_name, name),
             __dir__=partial(_list_names, name),
@@ -76,6 +76,11 @@ def _look_up(module: str, name: str) -> object:
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
+def _file_of(module: str) -> str | None:
+    """Return the file of the first module of gristmill that has the names of a module of Grain."""
+    return importlib.import_module(next(iter(FACADES.get(module, ())), "gristmill")).__file__
+
+
 def _public_names(module: str) -> list[str]:
     names = {name for name in EXTRA_NAMES.get(module, {}) if not name.startswith("_")}
     for origin in FACADES.get(module, ()):
@@ -90,11 +95,10 @@ def _list_names(module: str) -> list[str]:
 def _explain_missing(fullname: str) -> str:
     """Return the message for a module or a name that does not exist, with what to use instead."""
     name = fullname.rpartition(".")[2]
-    homes = _public_homes()
     instead = REPLACEMENTS.get(name)
     if instead is None:
-        similar = difflib.get_close_matches(name, homes, n=1)
-        instead = f"`{homes[similar[0]]}`" if similar else "the public names of `grain`"
+        home = _public_homes().get(name)
+        instead = "the public names of `grain`" if home is None else f"`{home}`"
     return f"gristmill, which replaces Grain in this process, has no `{fullname}`. Use {instead}."
 
 

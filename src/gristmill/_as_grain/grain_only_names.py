@@ -11,6 +11,10 @@ GRAIN_VERSION = "0.2.18"
 GRAIN_VERSION_INFO = tuple(int(number) for number in GRAIN_VERSION.split("."))
 
 
+PROCESS_KILL_TIMEOUT_S = 25
+"""How long Grain waits for a worker to end. Workers of gristmill end at once."""
+
+
 def worker_count(input_worker_count: int | None) -> int:
     """Return a number of worker processes: the given one, or one for each processor.
 

@@ -94,6 +94,10 @@ EXTRA_NAMES: Mapping[str, Mapping[str, str]] = {
     "grain._src.python.data_loader": {
         "_determine_worker_count": "gristmill._as_grain.grain_only_names:worker_count",
     },
+    "grain._src.python.dataset.base": {
+        name: f"gristmill._api.dataset.iterator_context:{name}"
+        for name in ("IteratorContext", "MultiprocessingContext")
+    },
     "grain._src.python.dataset.dataset": {
         "MapDatasetMeta": "gristmill._api.dataset.map_dataset:MapDatasetMeta",
         "IterDatasetMeta": "gristmill._api.dataset.iter_dataset:IterDatasetMeta",
@@ -101,6 +105,12 @@ EXTRA_NAMES: Mapping[str, Mapping[str, str]] = {
     "grain._src.python.dataset.sources.tfrecord_dataset": {
         "_TFRecordReader": "gristmill._as_grain.grain_tfrecord:TFRecordReader",
         "_TFRecordDatasetIterator": "gristmill._as_grain.grain_tfrecord:TFRecordDatasetIterator",
+    },
+    "grain._src.python.dataset.transformations.mix": {
+        "MixedIterDataset": "gristmill._as_grain.grain_mix:MixedIterDataset",
+    },
+    "grain._src.python.dataset.transformations.process_prefetch": {
+        "_PROCESS_KILL_TIMEOUT_S": "gristmill._as_grain.grain_only_names:PROCESS_KILL_TIMEOUT_S",
     },
     "grain._src.python.dataset.stats": {
         name: f"gristmill._as_grain.grain_stats:{name}" for name in _STATS.split()
@@ -122,7 +132,6 @@ REPLACEMENTS: Mapping[str, str] = {
     "FilterMapDataset": "`ds.filter(...)`",
     "FilterIterDataset": "`ds.filter(...)`",
     "MixedMapDataset": "`grain.MapDataset.mix(...)`",
-    "MixedIterDataset": "`grain.IterDataset.mix(...)`",
     "RepeatMapDataset": "`ds.repeat(...)`",
     "ShuffleMapDataset": "`ds.shuffle(...)`",
     "SliceMapDataset": "`ds.slice(...)`",

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import final
 
 from gristmill._as_grain.finder import GrainFinder
-from gristmill._base.grain.mode import VARIABLE
+from gristmill._base.grain.mode import VARIABLE, is_grain_mode
 from gristmill.errors import GrainImportedError
 
 
@@ -32,10 +32,15 @@ def as_grain() -> None:
     if any(isinstance(finder, GrainFinder) for finder in sys.meta_path):
         return
     if any(name.partition(".")[0] == "grain" for name in sys.modules):
+        remedy = (
+            f"{VARIABLE} takes effect when gristmill is imported, so import it before Grain, let "
+            "Python do so with a line in a `.pth` file, as the documentation shows,"
+            if is_grain_mode()
+            else "Call `gristmill.as_grain()` at the top of the program, before what imports Grain,"
+        )
         raise GrainImportedError(
             "gristmill cannot replace Grain, because `grain` has already been imported. "
-            "Call `gristmill.as_grain()` at the top of the program, before what imports Grain, or "
-            "run `python -m gristmill.as_grain program.py`."
+            f"{remedy} or run `python -m gristmill.as_grain program.py`."
         )
     sys.meta_path.insert(0, GrainFinder())
     os.environ[VARIABLE] = "1"  # for workers: `import gristmill` reads it

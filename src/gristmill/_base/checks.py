@@ -132,4 +132,25 @@ def as_seed(value: object, *, bits: int = 32) -> int:
     >>> as_seed(42)
     42
     """
-    return as_int("seed", value, maximum=2**bits - 1)
+    phrase = f"Seed must be an integer between 0 and 2**{bits}-1"
+    return as_int("seed", value, maximum=2**bits - 1, phrase=phrase)
+
+
+def as_batch_size(value: object) -> int:
+    """Return `value` if it is a number of elements of a batch.
+
+    >>> as_batch_size(128)
+    128
+    """
+    return as_int("batch_size", value, minimum=1, phrase="batch_size must be positive")
+
+
+def as_num_epochs(value: object) -> int | None:
+    """Return `value` if it is a number of epochs, or `None` for no limit.
+
+    >>> as_num_epochs(3)
+    3
+    """
+    if value is None:
+        return None
+    return as_int("num_epochs", value, minimum=1, phrase="num_epochs must be positive")

@@ -120,8 +120,10 @@ def _open_stateful_segment(
         stage = open_stateful(node, parents, num_flat_maps=num_flat_maps)
     if isinstance(stage, BucketStage):
         stage.clock = clock
-    if isinstance(stage, CustomStage) and settings.multiprocessing.num_workers:
-        stage.use_workers(settings.multiprocessing, settings.worker)
+    if isinstance(stage, CustomStage):
+        stage.use_options(settings.dataset_options)
+        if settings.multiprocessing.num_workers:
+            stage.use_workers(settings.multiprocessing, settings.worker)
     stage = ClockedStage(stage, clock, below)
     if not steps:
         return stage
@@ -137,7 +139,7 @@ def _open_uncounted(settings: Settings, plan: Node) -> Stage:
 
 def _open_slice(settings: Settings, node: SlicedStreamNode, state: list[Any]) -> Stage:
     """Return the stage of a slice of a user's stream starting at a state, in one worker."""
-    reader = SliceReader(node=node, start=state)
+    reader = SliceReader(node=node, start=state, options=settings.dataset_options)
     elements = CustomNode(site=node.site, dataset=reader, name=node.name)
     settings = replace(
         settings,

@@ -1,8 +1,9 @@
 """Settings of a run: the options that the user chose."""
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 from gristmill._engine.executors.pools.keeper import PoolKeeper
 from gristmill._engine.executors.pools.session import PoolSession
@@ -34,6 +35,8 @@ class Settings:
     """How many streams run concurrently, and share the threads that one would have."""
     limits: FilterLimits | None = None
     """Limits on the share of elements that each filter may drop."""
+    dataset_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The options that the user set for the whole pipeline, by name, for iterators of their own."""
     policy: TuningPolicy = DEFAULT_POLICY
     """The constants by which the stream adapts to what it measures."""
     learned: LearnedChoices | None = None

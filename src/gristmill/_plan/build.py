@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gristmill._base.call_site import warn_user
-from gristmill._base.checks import as_int
+from gristmill._base.checks import as_batch_size, as_int
 from gristmill._data.batching.buckets import BucketByLength
 from gristmill._data.sampling.samplers import BlockSampler
 from gristmill._data.transforms.base import (
@@ -211,7 +211,7 @@ def _pack(parent: Node, operation: PacksAndBatches, site: str) -> Node:
         site=site,
         parent=parent,
         length_struct=operation.length_struct,
-        size=as_int("batch_size", operation.batch_size, minimum=1),
+        size=as_batch_size(operation.batch_size),
         max_documents=operation.max_sequences_per_bin,
     )
 

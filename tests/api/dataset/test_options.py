@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from gristmill._api.dataset.options import (
-    DatasetOptions,
-    ExecutionTrackingMode,
-    WithOptionsIterDataset,
-)
+from gristmill._api.dataset.options import DatasetOptions, ExecutionTrackingMode
+from gristmill._api.dataset.with_options import WithOptionsIterDataset
 from gristmill._engine.stages import filter_limits as _watch
 from gristmill.errors import FilterError, PlanError, PlanTypeError
 from tests.compat.both_sides import SIDES, ours, take

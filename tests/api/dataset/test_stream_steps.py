@@ -220,7 +220,7 @@ def test_shuffle_is_the_window_shuffle_of_grains_name():
         (lambda ds: ds.scan(max, np.array(["a"])), PlanTypeError, "cannot be written"),
         (lambda ds: ds.skip(-1), PlanError, "`count` must be at least 0"),
         (lambda ds: ds.take("a"), PlanTypeError, "`count` must be an integer"),
-        (lambda ds: ds.repeat(0), PlanError, "`num_epochs` must be at least 1"),
+        (lambda ds: ds.repeat(0), PlanError, "num_epochs must be positive, got 0"),
         (lambda ds: ds.shuffle(seed=3), PlanError, "needs the size of a buffer"),
         (lambda ds: ds.shuffle(3), PlanError, "`shuffle` requires a seed"),
         (lambda ds: ds.shuffle(0, seed=1), PlanError, "`buffer_size` must be at least 1"),

@@ -4,9 +4,11 @@ import pickle
 from types import ModuleType
 from typing import Any
 
+import grain
 import pytest
 
-from gristmill.errors import ClosedError
+import gristmill
+from gristmill.errors import ClosedError, PlanError
 from tests.compat.both_sides import SIDES, ours
 
 
@@ -129,3 +131,61 @@ def test_a_closed_iterator_of_the_users_does_not_advance():
     iterator.close()
     with pytest.raises(ClosedError, match=r"^The iterator was closed"):
         next(iterator)
+
+
+@pytest.mark.parametrize("is_sequential", [False, True])
+@pytest.mark.parametrize("index", [0, 1, 2])
+@pytest.mark.parametrize("stop", [0, 2, 10])
+def test_a_stream_of_a_dataset_can_be_sliced_in_place_as_in_grain(
+    stop: int, index: int, is_sequential: bool
+):
+    def sliced(library: Any) -> list[int]:
+        records = library.MapDataset.source(range(stop)).map(lambda x: 2 * x).shuffle(3)
+        ds = records.to_iter_dataset()
+        ds.set_slice(slice(index, None, 3), is_sequential)
+        return list(ds)
+
+    assert sliced(gristmill) == sliced(grain)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_source_can_be_restricted_to_a_range_in_place_as_in_grain(index: int):
+    for make in (
+        lambda library: library.MapDataset.range(10, 30, 2),
+        lambda library: library.MapDataset.source(list("abcdefghij")),
+    ):
+        ours, theirs = make(gristmill), make(grain)
+        assert len(list(ours)) == 10
+        for ds in (ours, theirs):
+            ds.set_slice(slice(index, None, 3), sequential_slice=True)
+        assert list(ours) == list(theirs)
+
+
+def test_a_source_refuses_a_slice_that_is_no_range():
+    with pytest.raises(PlanError, match=r"contiguous range.*Use `ds\.slice\(sl\)`"):
+        gristmill.MapDataset.range(3).set_slice(slice(0, None, 2))  # type: ignore[attr-defined]
+
+
+def test_a_slice_in_place_reaches_a_users_own_source():
+    class Letters(gristmill.MapDataset[str]):
+        letters = "abcdef"
+
+        def __len__(self) -> int:
+            return len(self.letters)
+
+        def __getitem__(self, index: Any) -> Any:
+            return self.letters[index % len(self)]
+
+    class Sliced(Letters):
+        def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+            assert sequential_slice
+            self.letters = self.letters[sl]
+
+    letters = Sliced()
+    ds: Any = letters.map(str.upper).to_iter_dataset()
+    ds.set_slice(slice(1, None, 2), sequential_slice=True)
+    assert (list(ds), letters.letters) == (["B", "D", "F"], "abcdef")
+
+    other: Any = Letters().to_iter_dataset()
+    with pytest.raises(PlanError, match=r"Letters has no `set_slice`.*define `set_slice"):
+        other.set_slice(slice(1, None, 2), sequential_slice=True)

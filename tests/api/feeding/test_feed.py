@@ -89,7 +89,7 @@ def test_trees_keep_their_shape():
         ({"prefetch": 1.5}, "`prefetch` must be an integer"),
         ({"remainder": "keeps"}, '`remainder` must be "keep", "drop" or "pad", got \'keeps\''),
         ({"unsupported": "drop"}, '`unsupported` must be "raise" or "pass", got \'drop\''),
-        ({"batch_size": 0}, "`batch_size` must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be positive, got 0"),
         ({"batch_size": "4"}, "`batch_size` must be an integer"),
     ],
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else "",

@@ -105,5 +105,5 @@ def test_indices_that_are_none_are_refused(indices: Any, kind: type, message: st
 
 
 def test_a_shuffle_needs_a_seed():
-    with pytest.raises(PlanError, match="`shuffle` needs a `seed`"):
+    with pytest.raises(PlanError, match="Shuffling requires specifying a seed"):
         SubsetSampler([1], shuffle=True)

@@ -47,7 +47,7 @@ def test_a_batch_takes_numpy_integers_and_booleans():
 
 @pytest.mark.parametrize("size", [0, -1, -128])
 def test_a_batch_of_nothing_is_refused(size: int):
-    with pytest.raises(PlanError, match=rf"^`batch_size` must be at least 1, got {size}\."):
+    with pytest.raises(PlanError, match=rf"^batch_size must be positive, got {size}\."):
         Batch(size)
 
 

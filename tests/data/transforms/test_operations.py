@@ -46,7 +46,7 @@ def test_a_batch_operation_checks_its_arguments_at_once():
     wrong: Any = 2.0
     with pytest.raises(PlanTypeError, match=r"^`batch_size` must be an integer, got 2\.0"):
         BatchOperation(wrong)
-    with pytest.raises(PlanError, match=r"^`batch_size` must be at least 1, got 0\."):
+    with pytest.raises(PlanError, match=r"^batch_size must be positive, got 0\."):
         BatchOperation(0)
 
 

@@ -19,7 +19,7 @@ from gristmill._api.plan_access import plan_of
 from gristmill._data.batching.buckets import BucketByLength
 from gristmill._data.transforms.base import Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap
 from gristmill._data.transforms.stream_operations import Scan, Unbatch, Window
-from gristmill._plan.nodes.base import Node
+from gristmill._plan.nodes.base import Node, kind_of
 from gristmill._plan.nodes.hints import SeedNode
 from gristmill.errors import PlanError, PlanTypeError, TransformationTypeError
 
@@ -83,7 +83,7 @@ class Dataset(SupportsStats):
         return show_text(self)
 
     def __repr__(self) -> str:
-        return show_line(self, type(self).__name__.removeprefix("Planned"))
+        return show_line(self, kind_of(self))
 
     def _repr_html_(self) -> str:
         return show_html(self)

@@ -3,6 +3,7 @@
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
@@ -56,7 +57,7 @@ from gristmill._plan.mix_schedule import MixWeights
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.combine_streams import ConcatStreamsNode
 from gristmill._plan.nodes.hints import options_of
-from gristmill._plan.nodes.sliced_stream import sliced_streams
+from gristmill._plan.nodes.sliced_stream import slice_records, sliced_streams
 from gristmill._plan.nodes.stream import CustomStreamNode, refuse_workers
 from gristmill._plan.steps_of_records import no_element_at
 from gristmill._plan.traverse import known_length
@@ -572,6 +573,40 @@ class PlannedIterDataset(IterDataset[T_co]):
 
 
 _END: Any = object()
+
+
+class SliceableIterDataset(PlannedIterDataset[T_co]):
+    """A stream over random access, which can be restricted to a slice."""
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Restrict this object to some of its elements. Call it before iterating.
+
+        All other methods return a new dataset. This one exists for the `set_slice` of datasets of
+        your own, which may call that of what they read: `mp_prefetch` calls it on a copy.
+
+        >>> from gristmill import MapDataset
+        >>> ds = MapDataset.range(5).to_iter_dataset()
+        >>> ds.set_slice(slice(1, None, 2))
+        >>> list(ds)
+        [1, 3]
+
+        Args:
+            sl: The slice of the elements to keep.
+            sequential_slice: Whether to keep a contiguous range of the records of each source
+                instead: the one with the number `sl.start` of `sl.step` ranges.
+
+        Raises:
+            PlanError: With `sequential_slice`, it reads a dataset of your own without `set_slice`.
+        """
+        read: Any = self._node
+        access = read.parent
+        if sequential_slice:
+            records = slice_records(access.parent, sl)
+        else:
+            self._parents = (self._parent.slice(sl),)
+            records = plan_of(self._parent)
+        self._node = replace(read, parent=replace(access, parent=records))
+        self._kept_pools = self._kept_bookmarks = None
 
 
 class FlatMapIterDataset(PlannedIterDataset[S]):

@@ -1,5 +1,6 @@
 """Iterators over datasets, which can save and restore their position."""
 
+import importlib
 import os
 import warnings
 from abc import ABC, abstractmethod
@@ -8,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, final
 
-from gristmill._api.dataset.no_stats import SupportsStats, new_iterator_context
+from gristmill._api.dataset.no_stats import SupportsStats
 from gristmill._api.excluded import ToExclude, exclude_records
 from gristmill._api.ledgers.open_ledger import open_ledger
 from gristmill._api.monitoring.explain import explain_iterator
@@ -18,6 +19,7 @@ from gristmill._api.monitoring.watched import watch_if_requested
 from gristmill._api.step_bookmarks import StepBookmarks
 from gristmill._base.checks import as_int
 from gristmill._base.grain.classes import is_from_grain
+from gristmill._base.grain.context import update_context
 from gristmill._base.threads.resumable_puller import take
 from gristmill._checkpoint.array_state import as_returned
 from gristmill._checkpoint.checkpointable import OrbaxCheckpointable
@@ -32,7 +34,7 @@ from gristmill._metrics.stats import Stats, add_stats, show_html
 from gristmill._metrics.timeline import Timeline
 from gristmill._plan.describe import describe
 from gristmill._plan.nodes.base import Node
-from gristmill._plan.nodes.hints import all_nodes, limits_of, skip_errors_of
+from gristmill._plan.nodes.hints import all_nodes, limits_of, options_of, skip_errors_of
 from gristmill._plan.nodes.steps import BatchNode
 from gristmill._plan.steps_of_records import may_lack_elements, no_element_at
 from gristmill._plan.traverse import labels_of, missing_batch, shorten_steps
@@ -99,8 +101,9 @@ class DatasetIterator(
     @cached_property
     def _ctx(self) -> Any:
         """What all iterators of a pipeline share. Named as in Grain, like the method below."""
+        contexts = _load_contexts()
         parents = self._parents
-        return parents[0]._ctx if parents else new_iterator_context()  # noqa: SLF001 - same class
+        return contexts.shared_context(parents) if parents else contexts.new_iterator_context()
 
     def _assert_not_closed(self) -> None:
         if self._closed:
@@ -297,7 +300,11 @@ class StreamIterator(DatasetIterator[T_co]):
         self._is_lockstep = is_lockstep
         _warn_of_missing_batches(plan)
         self._settings = replace(
-            _SETTINGS, limits=limits_of(plan), on_error=skip_errors_of(plan), pools=pools
+            _SETTINGS,
+            limits=limits_of(plan),
+            dataset_options=options_of(plan),
+            on_error=skip_errors_of(plan),
+            pools=pools,
         )
         self._run = self._open_run(self._settings)
         self._bookmarks = bookmarks
@@ -306,6 +313,12 @@ class StreamIterator(DatasetIterator[T_co]):
             self._run.stream.count_blocks(bookmarks.counter())
         self._ledger: LedgerKeeper | None = None
         watch_if_requested(self)
+
+    @cached_property
+    def _ctx(self) -> Any:
+        context = _load_contexts().new_iterator_context()
+        update_context(context, self._settings.dataset_options)
+        return context
 
     def _open_run(self, settings: Settings) -> Run:
         return Run(self._plan_node, settings, self._description, is_lockstep=self._is_lockstep)
@@ -406,6 +419,11 @@ class StreamIterator(DatasetIterator[T_co]):
 
     def _repr_html_(self) -> str:
         return show_html(self.stats(), title=repr(self), is_dataset=True)
+
+
+def _load_contexts() -> Any:
+    """Return the module of contexts, which only iterators of the user's own read."""
+    return importlib.import_module("gristmill._api.dataset.iterator_context")
 
 
 _SETTINGS = Settings(

@@ -24,7 +24,7 @@ from gristmill._api.dataset.builders.steps import (
     seed_node,
     shuffle_node,
 )
-from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset
+from gristmill._api.dataset.iter_dataset import IterDataset, SliceableIterDataset
 from gristmill._api.dataset.iterator import DatasetIterator
 from gristmill._api.dataset.map_steps import MapSteps
 from gristmill._api.dataset.signatures import (
@@ -53,6 +53,7 @@ from gristmill._plan.mix_schedule import MixWeights
 from gristmill._plan.nodes.base import ENDLESS, Node
 from gristmill._plan.nodes.dataset import CustomNode
 from gristmill._plan.nodes.hints import as_on_error
+from gristmill._plan.nodes.sliced_stream import slice_records
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.options import ReadOptions, SkipErrors
 from gristmill.types import RandomAccessDataSource
@@ -82,7 +83,7 @@ class MapDatasetMeta(SuggestsConstructors, ABCMeta):
         """
         if is_grain_dataset(source):
             return PlannedMapDataset(grain_source_node(source), ())
-        return PlannedMapDataset(source_node(source), ())
+        return SliceableMapDataset(source_node(source), ())
 
     def range(cls, start: int, stop: int | None = None, step: int = 1) -> "MapDataset[int]":
         """Return a dataset of integers, with the arguments of the built-in `range`.
@@ -96,7 +97,7 @@ class MapDatasetMeta(SuggestsConstructors, ABCMeta):
             step: The difference between two integers.
         """
         first, end = (0, start) if stop is None else (start, stop)
-        return PlannedMapDataset(source_node(RangeDataSource(first, end, step)), ())
+        return SliceableMapDataset(source_node(RangeDataSource(first, end, step)), ())
 
     def mix(
         cls, datasets: "Sequence[MapDataset[T]]", weights: MixWeights | None = None
@@ -497,7 +498,7 @@ class MapDataset(MapSteps[T_co], GrainMapDataset, Generic[T_co], metaclass=MapDa
                 them as `skipped`.
         """
         node = read_node(self, read_options, allow_nones, as_on_error(on_error))
-        return PlannedIterDataset(node, (self,))
+        return SliceableIterDataset(node, (self,))
 
 
 class PlannedMapDataset(MapDataset[T_co]):
@@ -559,6 +560,36 @@ class PlannedMapDataset(MapDataset[T_co]):
         if made.error is not None:
             raise made.error
         return made.block.rows()
+
+
+class SliceableMapDataset(PlannedMapDataset[T_co]):
+    """The records of a source, which can be restricted to a contiguous range."""
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Restrict this object to a contiguous range of the records. Call it before reading.
+
+        All other methods return a new dataset. This one exists for the `set_slice` of datasets of
+        your own, which may call that of what they read.
+
+        >>> ds = MapDataset.range(5)
+        >>> ds.set_slice(slice(0, None, 2), sequential_slice=True)
+        >>> list(ds)
+        [0, 1, 2]
+
+        Args:
+            sl: The number of the range, as `start`, and the number of ranges, as `step`.
+            sequential_slice: It must be true.
+
+        Raises:
+            PlanError: `sequential_slice` is false.
+        """
+        if not sequential_slice:
+            raise PlanError(
+                "A source can only be restricted to a contiguous range, with `sequential_slice`. "
+                "Use `ds.slice(sl)`, which returns a new dataset."
+            )
+        self._node = slice_records(self._node, sl)
+        vars(self).pop("_read", None)
 
 
 class FlatMapMapDataset(PlannedMapDataset[S]):

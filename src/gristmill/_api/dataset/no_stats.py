@@ -4,13 +4,9 @@ Grain's own steps use the same names of the datasets and iterators below them, i
 a dataset of gristmill is passed to a function or class that is written for Grain.
 """
 
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, final
-
-from gristmill._base.grain.mode import is_grain_mode
 
 T = TypeVar("T")
 
@@ -74,27 +70,3 @@ class SupportsStats:
         """Return `_stats`. Grain calls it to start measuring."""
         del execution_tracking_mode
         return self._stats
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class MultiprocessingContext:
-    """The slice of a user's stream that an iterator reads: number `process_index` of them."""
-
-    process_index: int = 0
-    process_count: int = 1
-
-
-@final
-@dataclass(kw_only=True)
-class IteratorContext:
-    """The `_ctx` of an iterator, which iterators written for Grain read."""
-
-    mp_context: MultiprocessingContext = MultiprocessingContext()
-    is_dataloader_pipeline: bool = False
-
-
-def new_iterator_context() -> Any:
-    """Return a context. It is Grain's, once that is imported, so that Grain can merge it."""
-    base = None if is_grain_mode() else sys.modules.get("grain._src.python.dataset.base")
-    return getattr(base, "IteratorContext", IteratorContext)()

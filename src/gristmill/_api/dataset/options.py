@@ -1,19 +1,14 @@
-"""Options of a whole pipeline, and the dataset that sets them."""
+"""Options of a whole pipeline."""
 
 import enum
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
-from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset
-from gristmill._api.plan_access import plan_of
 from gristmill._api.step_bookmarks import NUM_BOOKMARKS
-from gristmill._base.call_site import call_site
-from gristmill._base.checks import as_int, as_kind
-from gristmill._plan.nodes.hints import OptionsNode
+from gristmill._base.checks import as_int
 from gristmill.errors import PlanError, PlanTypeError
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 @enum.unique
@@ -115,27 +110,3 @@ def _check_ratio(name: str, value: object) -> None:
         raise PlanTypeError(f"`{name}` must be a number or None, got {value!r}.")
     if not 0 <= value <= 1:
         raise PlanError(f"`{name}` must be between 0 and 1, got {value!r}.")
-
-
-class WithOptionsIterDataset(PlannedIterDataset[T_co]):
-    """Sets options for all steps of a pipeline, both before and after this one.
-
-    The elements do not change. If options are set several times, the last ones take priority.
-
-    >>> from gristmill import MapDataset
-    >>> ds = MapDataset.range(5000).filter(lambda x: x == 0).to_iter_dataset()
-    >>> ds = WithOptionsIterDataset(ds, DatasetOptions(filter_raise_threshold_ratio=0.99))
-    >>> list(ds)
-    Traceback (most recent call last):
-    ...
-    gristmill.errors.FilterError: Filter <lambda> skipped ...
-
-    Args:
-        parent: The stream to read.
-        options: The options to set.
-    """
-
-    def __init__(self, parent: IterDataset[T_co], options: DatasetOptions) -> None:
-        checked = as_kind("options", options, DatasetOptions, remedy="Pass `DatasetOptions(...)`.")
-        node = OptionsNode(site=call_site(), parent=plan_of(parent), options=options_set(checked))
-        super().__init__(node, (parent,))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
-from gristmill._base.checks import as_bool, as_int
+from gristmill._base.checks import as_batch_size, as_bool, as_int
 from gristmill._data.sampling.record import Record
 from gristmill._engine.stateful.packing.pack_and_batch import pack_and_batch
 from gristmill._plan.nodes.packing import BOSHandling, ConcatSplitNode, PackNode, packed_features
@@ -200,7 +200,7 @@ class PackAndBatchOperation(Generic[T]):
     _cur_batch: None = None  # the fourth argument in Grain, where it holds the open batch
 
     def __post_init__(self) -> None:
-        self.batch_size = as_int("batch_size", self.batch_size, minimum=1)
+        self.batch_size = as_batch_size(self.batch_size)
         if self.max_sequences_per_bin is not None:
             as_int("max_sequences_per_bin", self.max_sequences_per_bin, minimum=1)
 

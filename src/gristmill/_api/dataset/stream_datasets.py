@@ -8,7 +8,7 @@ from gristmill._api.dataset.element_spec import get_element_spec
 from gristmill._api.dataset.iter_dataset import IterDataset, PlannedIterDataset, stream_node
 from gristmill._api.dataset.map_dataset import MapDataset
 from gristmill._base.call_site import call_site
-from gristmill._base.checks import as_bool, as_int, as_seed
+from gristmill._base.checks import as_batch_size, as_bool, as_int, as_num_epochs, as_seed
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.combine_streams import InterleaveNode, ZipStreamNode
 from gristmill._plan.nodes.stream import (
@@ -156,7 +156,7 @@ class RebatchIterDataset(PlannedIterDataset[T_co]):
         node = RebatchNode(
             site=call_site(),
             parent=stream_node("parent", parent),
-            size=as_int("batch_size", batch_size, minimum=1),
+            size=as_batch_size(batch_size),
             drop_remainder=as_bool("drop_remainder", drop_remainder),
         )
         super().__init__(node, (parent,))
@@ -177,7 +177,7 @@ class RepeatIterDataset(PlannedIterDataset[T_co]):
         node = RepeatStreamNode(
             site=call_site(),
             parent=stream_node("parent", parent),
-            num_epochs=None if num_epochs is None else as_int("num_epochs", num_epochs, minimum=1),
+            num_epochs=as_num_epochs(num_epochs),
         )
         super().__init__(node, (parent,))
 

@@ -12,7 +12,7 @@ from gristmill._api.dataset.base import Dataset, pair_with_index, resolve_seed
 from gristmill._api.dataset.builders.steps import batch_node, counted_map_node
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
-from gristmill._base.checks import as_int, as_seed
+from gristmill._base.checks import as_int, as_num_epochs, as_seed
 from gristmill._data.batching.buckets import BucketByLength, LengthOf, RemainderMode
 from gristmill._data.batching.pad import PadBatch
 from gristmill._data.transforms.stream_operations import Scan, Unbatch, Window
@@ -225,7 +225,7 @@ class StreamSteps(Dataset, Generic[T_co]):
         Args:
             num_epochs: The number of epochs, at least 1. `None` means infinitely many.
         """
-        epochs = None if num_epochs is None else as_int("num_epochs", num_epochs, minimum=1)
+        epochs = as_num_epochs(num_epochs)
         node = RepeatStreamNode(site=call_site(), parent=plan_of(self), num_epochs=epochs)
         return self._then(node)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gristmill._api.dataset.iter_dataset import IterDataset
 from gristmill._api.dataset.map_dataset import MapDataset
 from gristmill._api.experimental.index_shuffle import shuffled_index
-from gristmill._base.checks import as_int, as_seed
+from gristmill._base.checks import as_batch_size, as_int, as_seed
 from gristmill._base.trees.tree import flatten
 from gristmill._data.batching.stack import stack
 from gristmill._data.sampling.shuffle import shuffled
@@ -69,7 +69,7 @@ def batch_and_pad(values: Sequence[T], *, batch_size: int, pad_value: Any = 0) -
     Raises:
         BatchError: There are no values, or more than `batch_size`.
     """
-    size = as_int("batch_size", batch_size, minimum=1)
+    size = as_batch_size(batch_size)
     if not 0 < len(values) <= size:
         raise BatchError(f"`values` must be between 1 and {size} elements, got {len(values)}.")
     leaves, unflatten = flatten(stack(values))

@@ -12,7 +12,7 @@ from gristmill._api.feeding.remainder import RemainderMode, as_remainder, batch_
 from gristmill._api.loader.loader import DataLoader
 from gristmill._api.plan_access import HasPlan, plan_of
 from gristmill._base.call_site import warn_user_once
-from gristmill._base.checks import as_int, as_seconds
+from gristmill._base.checks import as_batch_size, as_int, as_seconds
 from gristmill._plan.sharding import reads_a_part
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import Element, Tree
@@ -90,7 +90,7 @@ def feed(
     if batch_size is None:
         batch_size = batch_size_of(plan_of(source) if isinstance(source, HasPlan) else None)
     else:
-        batch_size = as_int("batch_size", batch_size, minimum=1)
+        batch_size = as_batch_size(batch_size)
     if placement.processes:
         _warn_if_unsharded(source, placement)
     rest = as_remainder(remainder, batch_size, mask)

@@ -15,7 +15,10 @@ and be from a module with "grain" in its name.
 
 import sys
 from abc import ABCMeta
+from types import ModuleType
 from typing import Any, ClassVar
+
+_NOT_IMPORTED = ModuleType("grain")
 
 
 class GrainLookalike:
@@ -27,7 +30,9 @@ class GrainLookalike:
     @property
     def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - also a setter
         if self._grain_class:
-            theirs = getattr(sys.modules.get("grain"), self._grain_class, None)
+            # `getattr` would import Grain in a worker, where its module may be a lazy one.
+            names = object.__getattribute__(sys.modules.get("grain", _NOT_IMPORTED), "__dict__")
+            theirs = names.get(self._grain_class)
             if isinstance(theirs, ABCMeta):
                 theirs.register(type(self))  # does nothing if it is a subclass already
         return type(self)

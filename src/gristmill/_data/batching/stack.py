@@ -13,7 +13,7 @@ import numpy as np
 
 from gristmill._base.trees.columns import Allocate
 from gristmill._base.trees.tree import builder, children, jax_structure, with_sorted_keys
-from gristmill.errors import BatchError
+from gristmill.errors import BatchError, StructureError
 from gristmill.types import AnyArray, Element, Leaf, SupportsArray, Tree
 
 _SCALARS = (bool, int, float, complex, str, bytes, np.generic)
@@ -274,7 +274,9 @@ def _none(row: int) -> BatchError:
     )
 
 
-def _structure_mismatch(nodes: Sequence[Tree], path: str, descriptions: list[str]) -> BatchError:
+def _structure_mismatch(
+    nodes: Sequence[Tree], path: str, descriptions: list[str]
+) -> StructureError:
     row = next(row for row, what in enumerate(descriptions) if what != descriptions[0])
     if nodes[0] is None or nodes[row] is None:
         remedy = "Replace nulls in a map, for example by -1, or filter such elements out."
@@ -282,9 +284,9 @@ def _structure_mismatch(nodes: Sequence[Tree], path: str, descriptions: list[str
         remedy = "Let a map return the same keys for all elements."
     else:
         remedy = "Convert lists of varying length to arrays, and pad them with `pad_batch`."
-    return BatchError(
-        f"{path}: {descriptions[0]} and {descriptions[row]}. {remedy} "
-        "Expected all input elements to have the same structure but got: "
+    return StructureError(
+        f"{path}: {descriptions[0]} and {descriptions[row]}. {remedy} Record structures do not "
+        "match. Expected all input elements to have the same structure but got: "
         f"{nodes[0]!r:.80} and {nodes[row]!r:.80}.",
         row=row,
     )

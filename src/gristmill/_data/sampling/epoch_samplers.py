@@ -7,7 +7,7 @@ from typing import Any, cast, final
 
 import numpy as np
 
-from gristmill._base.checks import as_bool, as_int, as_seed
+from gristmill._base.checks import as_bool, as_num_epochs, as_seed
 from gristmill._base.indices import as_indices, keys_by_epoch, split_epochs
 from gristmill._data.sampling.labels import Labels, as_labels
 from gristmill._data.sampling.record import RecordMetadata
@@ -35,9 +35,7 @@ class EpochSampler(ABC):
     ) -> None:
         self.num_records: int = num_records
         self.epoch_size: int = epoch_size
-        self.num_epochs: int | None = (
-            None if num_epochs is None else as_int("num_epochs", num_epochs, minimum=1)
-        )
+        self.num_epochs: int | None = as_num_epochs(num_epochs)
         self.seed: int | None = None if seed is None else as_seed(seed)
         self.shard_options: ShardOptions = as_shard("shard_options", shard_options)
 
@@ -235,7 +233,7 @@ class SubsetSampler(EpochSampler):
             )
         self.shuffle: bool = as_bool("shuffle", shuffle)
         if self.shuffle and seed is None:
-            raise PlanError("`shuffle` needs a `seed`. Pass one, such as `seed=0`.")
+            raise PlanError("Shuffling requires specifying a seed. Pass one, such as `seed=0`.")
         self._indices = listed.astype(np.int64)
         super().__init__(
             num_records=int(listed.max()) + 1,

@@ -14,7 +14,7 @@ from typing import Protocol, SupportsIndex, final, runtime_checkable
 
 import numpy as np
 
-from gristmill._base.checks import as_bool, as_int, as_seed
+from gristmill._base.checks import as_bool, as_int, as_num_epochs, as_seed
 from gristmill._base.indices import as_indices, check_index, split_epochs
 from gristmill._base.seed import new_generator
 from gristmill._data.sampling.record import RecordMetadata
@@ -189,11 +189,9 @@ class IndexSampler:
         self.num_records: int = as_int("num_records", num_records, minimum=1)
         self.shard_options: ShardOptions = as_shard("shard_options", shard_options)
         self.shuffle: bool = as_bool("shuffle", shuffle)
-        self.num_epochs: int | None = (
-            None if num_epochs is None else as_int("num_epochs", num_epochs, minimum=1)
-        )
+        self.num_epochs: int | None = as_num_epochs(num_epochs)
         if self.shuffle and seed is None:
-            raise PlanError("`shuffle` needs a `seed`. Pass one, such as `seed=0`.")
+            raise PlanError("Shuffling requires specifying a seed. Pass one, such as `seed=0`.")
         self.seed: int | None = None if seed is None else as_seed(seed)
         self._own = contiguous_range(self.num_records, shard_options)
 

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
 
-from gristmill._base.checks import as_bool, as_int
+from gristmill._base.checks import as_batch_size, as_bool
 from gristmill._base.grain.classes import is_from_grain
 from gristmill._base.short_repr import show_value
 from gristmill._data.batching.buckets import BucketByLength
@@ -219,7 +219,7 @@ class Batch(_Transformation):
         )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "batch_size", as_int("batch_size", self.batch_size, minimum=1))
+        object.__setattr__(self, "batch_size", as_batch_size(self.batch_size))
         object.__setattr__(self, "drop_remainder", as_bool("drop_remainder", self.drop_remainder))
         if self.batch_fn is not None and not callable(self.batch_fn):
             raise PlanTypeError(f"`batch_fn` must be callable, got {self.batch_fn!r}.")

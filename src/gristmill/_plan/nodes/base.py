@@ -354,5 +354,7 @@ def stable_repr(value: object, *, limit: int = 200) -> str:
 
 def kind_of(value: object) -> str:
     """Return the name of the type of an object, as users know it."""
-    kind = type(value).__qualname__.rpartition("<locals>.")[2]
-    return kind.removeprefix("Planned") if isinstance(value, MapDataset | IterDataset) else kind
+    names = [cls.__qualname__.rpartition("<locals>.")[2] for cls in type(value).__mro__]
+    if not isinstance(value, MapDataset | IterDataset):
+        return names[0]
+    return next(name for name in names if not name.startswith(("Planned", "Sliceable")))

@@ -3,23 +3,28 @@
 import copy
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, final, runtime_checkable
 
 from gristmill._base.frozen_dataclass import frozen_dataclass
+from gristmill._base.grain.context import update_context
+from gristmill._data.sampling.shard_lengths import contiguous_range
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.combine_streams import InterleaveNode
+from gristmill._plan.nodes.dataset import CustomNode
+from gristmill._plan.nodes.rearrange import SliceNode
+from gristmill._plan.nodes.sampled import SourceNode
 from gristmill._plan.nodes.stream import CustomStreamNode, StreamLeafNode
 from gristmill.errors import PlanError
-from gristmill.options import MultiprocessingOptions, RayOptions, WorkerOptions
+from gristmill.options import MultiprocessingOptions, RayOptions, ShardOptions, WorkerOptions
 from gristmill.types import Element
 
 
 @runtime_checkable
 class SupportsSetSlice(Protocol):
-    """A user's stream that can be restricted to some of its elements, in place."""
+    """A dataset that can be restricted to some of its elements, in place."""
 
     def set_slice(self, sl: slice, sequential_slice: bool = False, /) -> None: ...
 
@@ -54,6 +59,8 @@ class SliceReader:
     node: SlicedStreamNode
     start: list[Any]
     """The state to start from, in a list; empty for the beginning."""
+    options: Mapping[str, Any]
+    """The options of the whole pipeline, by name."""
     _iterator: Any = field(default=None, init=False)
     _next: int = field(default=0, init=False)
 
@@ -82,15 +89,54 @@ class SliceReader:
 
     def _open(self) -> None:
         node = self.node
-        dataset = copy.deepcopy(node.dataset)
         part = slice(node.index, None, node.count)
-        if len(inspect.signature(dataset.set_slice).parameters) > 1:
-            dataset.set_slice(part, node.is_sequential)
-        else:
-            dataset.set_slice(part)
+        dataset = _sliced_copy(node.dataset, part, is_sequential=node.is_sequential)
         self._iterator, self._next = iter(dataset), 0
+        update_context(
+            getattr(self._iterator, "_ctx", None),
+            self.options,
+            process_index=node.index,
+            process_count=node.count,
+        )
         if self.start:
             self._iterator.set_state(copy.deepcopy(self.start[0]))
+
+
+def slice_records(plan: Node, part: slice) -> Node:
+    """Return a plan over contiguous ranges of the records of its sources.
+
+    Args:
+        plan: A plan with random access.
+        part: The number of the range, as `start`, and the number of ranges, as `step`.
+
+    Raises:
+        PlanError: It reads a dataset of the user's own without `set_slice`.
+    """
+    if isinstance(plan, SourceNode):
+        shard = ShardOptions(shard_index=part.start, shard_count=part.step)
+        records = contiguous_range(plan.length(), shard)
+        return SliceNode(
+            site=plan.site, parent=plan, start=records.start, stop=records.stop, step=1
+        )
+    if isinstance(plan, CustomNode) and isinstance(plan.dataset, SupportsSetSlice):
+        return replace(plan, dataset=_sliced_copy(plan.dataset, part, is_sequential=True))
+    if not plan.parents:
+        raise PlanError(
+            f"{plan.label} has no `set_slice`, so that its records cannot be divided into "
+            "contiguous ranges. Leave out `sequential_slice`, or define `set_slice(sl, "
+            "sequential_slice)` in its class."
+        )
+    return plan.with_parents([slice_records(parent, part) for parent in plan.parents])
+
+
+def _sliced_copy(dataset: Any, part: slice, *, is_sequential: bool) -> Any:
+    """Return a copy of a dataset that is restricted to a slice."""
+    sliced = copy.deepcopy(dataset)
+    if len(inspect.signature(sliced.set_slice).parameters) > 1:
+        sliced.set_slice(part, is_sequential)
+    else:
+        sliced.set_slice(part)
+    return sliced
 
 
 def sliced_streams(

@@ -36,7 +36,7 @@ def test_what_is_packed_is_what_a_worker_unpacks(make_job: MakeJob):
     jobs = [make_job(lambda x: x + 1), make_job()]
     payload = write_payload(pickle_jobs(max, jobs))
 
-    worker_init_fn, unpacked = payload.unpack()
+    _, worker_init_fn, unpacked = payload.unpack()
 
     assert worker_init_fn is max
     assert [(job.cut.num_read, job.read) for job in unpacked] == [
@@ -83,7 +83,7 @@ def test_a_long_list_is_packed_once_for_all_jobs(make_job: MakeJob):
     payload = write_payload(pickle_jobs(None, [make_job(source=records) for _ in range(3)]))
 
     assert sum(payload.sizes) < 2 * sum(map(len, records))
-    _, jobs = payload.unpack()
+    _, _, jobs = payload.unpack()
     for job in jobs:
         source = job.cut.plan.parents[0].source
         assert len(source) == 20_000

@@ -9,6 +9,7 @@ import pytest
 
 import gristmill as gm
 from gristmill.errors import StateError
+from tests.engine.stateful.user_streams.delegating import delegating
 from tests.engine.stateful.user_streams.own_streams import (
     NumbersIterator,
     OneArgument,
@@ -93,3 +94,24 @@ def test_a_state_needs_the_same_number_of_slices():
 def test_one_worker_reads_the_whole_stream():
     with iter(OurNumbers(6).mp_prefetch(workers(1))) as iterator:
         assert list(iterator) == list(range(6))
+
+
+@pytest.mark.parametrize("is_sequential", [False, True])
+@pytest.mark.parametrize("stop", [0, 1, 9])
+def test_a_stream_that_passes_the_slice_on_is_read_as_in_grain(stop: int, is_sequential: bool):
+    def dataset(library: Any) -> Any:
+        records = library.MapDataset.range(stop).shuffle(1).map(lambda x: 2 * x)
+        return delegating(library)(records.to_iter_dataset())
+
+    slices = [dataset(grain), dataset(grain)]
+    for index, part in enumerate(slices):  # what Grain's workers do with their copies
+        part.set_slice(slice(index, None, 2), is_sequential)
+    expected = list(grain.experimental.InterleaveIterDataset(slices, cycle_length=2))
+
+    made = dataset(gm).mp_prefetch(workers(2), sequential_slice=is_sequential)
+    with iter(made) as iterator, iter(made) as other:
+        for number in range(len(expected) + 1):
+            other.set_state(json.loads(json.dumps(iterator.get_state())))
+            assert list(other) == expected[number:]
+            next(iterator, None)
+    assert sorted(dataset(gm)) == sorted(expected), "the dataset itself did not change"

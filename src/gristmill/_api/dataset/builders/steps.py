@@ -13,7 +13,7 @@ import numpy as np
 from gristmill._api.dataset.base import Dataset, resolve_seed
 from gristmill._api.plan_access import plan_of
 from gristmill._base.call_site import call_site
-from gristmill._base.checks import as_int, as_seed
+from gristmill._base.checks import as_batch_size, as_int, as_num_epochs, as_seed
 from gristmill._data.batching.buckets import BucketByLength
 from gristmill._data.transforms.base import (
     Batch,
@@ -68,7 +68,7 @@ def batch_node(
     return BatchNode(
         site=call_site(),
         parent=plan_of(dataset),
-        size=as_int("batch_size", batch_size, minimum=1),
+        size=as_batch_size(batch_size),
         drop_remainder=bool(drop_remainder),
         function=batch_fn,
     )
@@ -79,9 +79,10 @@ def reject_absent_elements(dataset: Dataset, method: str) -> None:
     node = plan_of(dataset)
     if isinstance(node, FilterNode | FanOutNode):
         step = "MapDataset.filter" if isinstance(node, FilterNode) else "FlatMapMapDataset"
+        name = step.rpartition(".")[2]
         raise PlanError(
-            f"`MapDataset.{method}` can not follow `{step}`: {node.label} leaves indices without "
-            f"an element. Call `to_iter_dataset()` before `{method}`."
+            f"`MapDataset.{method}` can not follow `{step}` because `{name}` can discard elements: "
+            f"{node.label} leaves indices without one. Call `to_iter_dataset()` before `{method}`."
         )
     for parent in dataset.parents:
         reject_absent_elements(parent, method)
@@ -264,7 +265,7 @@ def repeat_node(dataset: Dataset, num_epochs: int | None, reseed_each_epoch: boo
     return RepeatNode(
         site=call_site(),
         parent=parent,
-        num_epochs=None if num_epochs is None else as_int("num_epochs", num_epochs, minimum=1),
+        num_epochs=as_num_epochs(num_epochs),
         reseeds=bool(reseed_each_epoch),
     )
 

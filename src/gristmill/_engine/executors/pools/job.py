@@ -1,9 +1,11 @@
 """Jobs: the plans that a pool of workers reads, and how they are sent to the workers."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
+from gristmill._base.grain.lazy_module import add_lazy_grain
 from gristmill._base.trees.tree import refuse_pytrees
 from gristmill._engine.access.cut import Cut
 from gristmill._engine.executors.serialization.explain import (
@@ -49,7 +51,8 @@ def pickle_jobs(
     """
     try:
         sources = PackedSources(earlier)
-        plan = PickledPlan(worker_init_fn, [_with_packed_records(job, sources) for job in jobs])
+        packed = [_with_packed_records(job, sources) for job in jobs]
+        plan = PickledPlan("grain" in sys.modules, worker_init_fn, packed)
         plan.sources = sources.unchangeable
         return plan
     except Exception as error:
@@ -89,7 +92,9 @@ def load_jobs(
         pytrees: See `PlanPayload`.
         relay_settings: How the worker logs and warns.
     """
-    worker_init_fn = next(payload)  # first: loading the plans may need what it does
+    if next(payload):
+        add_lazy_grain()
+    worker_init_fn = next(payload)  # before the plans: loading them may need what it does
     if worker_init_fn is not None:
         worker_init_fn(worker, num_workers)
     jobs: Sequence[Job] = next(payload)

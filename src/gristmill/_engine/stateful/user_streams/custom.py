@@ -2,8 +2,10 @@
 
 import copy
 import time
+from collections.abc import Mapping
 from typing import Any, Protocol, final, runtime_checkable
 
+from gristmill._base.grain.context import update_context
 from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.stages.base import Stage
 from gristmill._engine.stateful.base import StatefulStage
@@ -38,6 +40,10 @@ class CustomStage(StatefulStage):
         self._iterator: Any = iter(node.dataset)
         self._state = self._first = self._current_state()
         self._has_ended = False
+
+    def use_options(self, options: Mapping[str, Any]) -> None:
+        """Let the user's iterator read the options of the whole pipeline."""
+        update_context(getattr(self._iterator, "_ctx", None), options)
 
     def use_workers(self, options: MultiprocessingOptions, worker: WorkerOptions) -> None:
         """Compute in worker processes what the user's iterator reads, before the first element."""
