@@ -57,6 +57,7 @@ __all__ = [
     "SpecError",
     "StateError",
     "StoreError",
+    "StructureError",
     "TransformationTypeError",
     "UnknownIndexError",
     "UnsendableError",
