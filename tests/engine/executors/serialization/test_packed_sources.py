@@ -1,6 +1,8 @@
 """A long list is packed again for the next iterator only if it may have changed."""
 
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,9 @@ UNCHANGEABLE: dict[str, Callable[[int], Any]] = {
     "numbers": lambda number: [number, number / 2, None, True, 1j][number % 5],
     "flat tuples": lambda number: (str(number), number, None),
     "tuples and strings": lambda number: (number,) if number % 2 else str(number),
+    "tuples in tuples": lambda number: ("a", (number, (2.5, None))),
+    "numbers of NumPy": lambda number: (np.int64(number), np.float32(0.5), np.datetime64(0, "D")),
+    "paths": lambda number: Path("data") / str(number),
 }
 CHANGEABLE: dict[str, Callable[[int], Any]] = {
     "dicts": lambda number: {"x": number},
@@ -25,6 +30,9 @@ CHANGEABLE: dict[str, Callable[[int], Any]] = {
     "a list in a tuple": lambda number: ("a", [] if number == 777 else 1),
     "a tuple in a tuple": lambda number: ("a", (number, [])),
     "arrays": lambda number: np.array([number]),
+    "arrays in tuples": lambda number: (number, np.array([number])),
+    "records of NumPy": lambda number: np.array([(number,)], [("x", int)])[0],
+    "deep tuples": lambda number: ((((([number],),),),),),
 }
 
 
@@ -96,3 +104,52 @@ def test_a_source_that_is_sent_as_it_is_has_nothing_to_keep():
     assert sources.pack(["a", "b"]) is None
     assert sources.pack(np.zeros(5000)) is None
     assert sources.unchangeable == []
+
+
+@pytest.mark.parametrize("name", UNCHANGEABLE)
+def test_a_list_in_an_object_is_packed_if_its_items_cannot_change(name: str):
+    items = list(map(UNCHANGEABLE[name], range(COUNT)))
+    sources = PackedSources()
+
+    reference = sources.refer(items)
+
+    assert pickle.loads(pickle.dumps(reference)) == items
+    assert sources.refer(items) is reference
+    assert len(sources.unchangeable) == 1
+    again = PackedSources(sources.unchangeable)
+    again.refer(items)
+    assert again.unchangeable == sources.unchangeable
+
+
+@pytest.mark.parametrize("name", CHANGEABLE)
+def test_a_list_in_an_object_is_left_as_it_is_if_its_items_can_change(name: str):
+    """Two of them may have a part in common, and a change of one would be a change of both."""
+    sources = PackedSources()
+
+    assert sources.refer(list(map(CHANGEABLE[name], range(COUNT)))) is None
+    assert sources.unchangeable == []
+
+
+def test_a_list_that_is_a_source_and_in_an_object_is_packed_once():
+    items = list(map(str, range(COUNT)))
+    sources = PackedSources()
+
+    sources.refer(items)
+    packed = sources.pack(items)
+
+    (one,) = sources.unchangeable
+    assert packed is one.packed
+
+
+def test_lists_are_looked_for_again_only_if_there_were_any():
+    assert PackedSources().finds_lists
+    assert not PackedSources([]).finds_lists
+    assert PackedSources(packed_once(list(range(COUNT)))).finds_lists
+
+
+def test_the_list_of_a_temporary_object_is_not_mistaken_for_another():
+    sources = PackedSources()
+
+    for number in range(20):  # each may be where the one before was in memory
+        reference = sources.refer([number] * COUNT)
+        assert pickle.loads(pickle.dumps(reference))[7] == number
