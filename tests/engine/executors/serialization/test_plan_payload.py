@@ -222,7 +222,7 @@ def test_packed_sources_are_kept_on_the_memory_of_the_workers():
     source = [str(number) for number in range(100_000)]
     sources = PackedSources()
     plan = PickledPlan(sources.pack(source))
-    plan.sources = sources.unchangeable
+    plan.sources = sources.comparable
 
     payload = plan.write()
 

@@ -58,7 +58,7 @@ class PickledPlan:
             replace_list=replace_list,
         )
         self._chunks = [memoryview(self.pickles), *(buffer.raw() for buffer in buffers)]
-        self.sources: Sequence[PackedSource] = () if lists is None else lists.unchangeable
+        self.sources: Sequence[PackedSource] = () if lists is None else lists.comparable
         """Sources and lists that need not be packed again for the next iterator."""
 
     @property
