@@ -7,6 +7,7 @@ import numpy as np
 
 from benchmarks import _jpeg, _large, _waits
 from benchmarks._mnist import BATCH_SIZE, Mnist, RecordSource, RepeatedSource
+from benchmarks._samples import Samples
 from benchmarks.contenders._grain_api import read_options
 from benchmarks.rows import stragglers as stragglers_row
 from benchmarks.rows import waiting_reads as waiting_row
@@ -70,6 +71,11 @@ def large_batches(
 def strings(grain: Any, records: list[str], **options: Any) -> Start:
     """Read a Python list of strings, in lists."""
     return loader(grain, records, [grain.transforms.Batch(BATCH_SIZE, batch_fn=list)], **options)
+
+
+def samples(grain: Any, source: Samples, **options: Any) -> Start:
+    """Read a dataset that lists its samples."""
+    return loader(grain, source, [grain.transforms.Batch(BATCH_SIZE)], **options)
 
 
 def stragglers(grain: Any, **options: Any) -> Start:

@@ -16,6 +16,7 @@ from gristmill.transforms import DecodeImage
 mnist = partial(_grain_workers.mnist, gristmill)
 jpeg = partial(_grain_workers.jpeg, gristmill)
 large_batches = partial(_grain_workers.large_batches, gristmill)
+samples = partial(_grain_workers.samples, gristmill)
 strings = partial(_grain_workers.strings, gristmill)
 stragglers = partial(_grain_workers.stragglers, gristmill)
 waiting_reads = partial(_grain_workers.waiting_reads, gristmill)

@@ -9,6 +9,7 @@ from torch.utils import data as torch_data
 
 from benchmarks import _jpeg, _large, _waits
 from benchmarks._mnist import BATCH_SIZE, Mnist, RecordSource, RepeatedSource
+from benchmarks._samples import Samples
 from benchmarks.rows import stragglers as stragglers_row
 from benchmarks.rows import waiting_reads as waiting_row
 
@@ -130,6 +131,11 @@ def heavy_import(data: Mnist, **options: Any) -> Start:
     from benchmarks import _heavy  # by the program, as an import at the top of its file would
 
     return loader(Mapped(data, _heavy.transform), BATCH_SIZE, **options)
+
+
+def samples(source: Samples, **options: Any) -> Start:
+    """Read a dataset that lists its samples."""
+    return loader(source, BATCH_SIZE, **options)
 
 
 def strings(records: list[str], **options: Any) -> Start:

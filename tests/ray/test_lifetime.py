@@ -89,6 +89,38 @@ def test_actors_are_kept_between_epochs_and_end_with_their_loader():
     until(lambda: not Path(f"/proc/{pid}").exists(), "the actor ends with its loader")
 
 
+class Folder:
+    """A dataset with a long list."""
+
+    def __init__(self) -> None:
+        self.samples = [(f"{number}.jpeg", number) for number in range(120_000)]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        return os.getpid(), self.samples[index]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_actors_are_kept_for_a_dataset_with_a_long_list_until_it_changes():
+    folder = Folder()
+    loader = gm.DataLoader(
+        data_source=folder,
+        sampler=gm.IndexSampler(len(folder), num_epochs=1),
+        worker_count=1,
+        worker_options=ray_options(),
+    )
+    with closing(loader):
+        (pid, first), (again, _) = (next(iter(loader)) for _ in range(2))
+        assert first == ("0.jpeg", 0)
+        assert pid == again
+
+        folder.samples[0] = ("changed", 0)
+
+        assert next(iter(loader))[1] == ("changed", 0)
+
+
 @pytest.mark.usefixtures("cluster")
 def test_an_actor_that_dies_while_it_is_idle_is_replaced(monkeypatch: pytest.MonkeyPatch):
     idle_s = 0.0

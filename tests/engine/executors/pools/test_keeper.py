@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from gristmill._engine.access.cut import Cut
 from gristmill._engine.executors.pools.job import Job
 from gristmill._engine.executors.pools.keeper import PoolKeeper
 from gristmill._engine.executors.processes.pool import ProcessPool
+from gristmill._engine.executors.serialization.packed_list import MIN_MAPPED_RECORDS
 from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill._metrics.counters import Counters
 from gristmill.options import ReadOptions, WorkerOptions
@@ -137,6 +139,68 @@ def test_a_list_that_is_unchanged_is_not_packed_again(keeper: PoolKeeper, take: 
     (changed,) = take(source).packed_sources
     assert changed.packed[777] == "changed"
     assert kept.packed[777] == "777"
+
+
+def make_folder(count: int = MIN_MAPPED_RECORDS) -> Any:
+    """Return a dataset as users write them, of a class that workers do not import."""
+
+    class Folder:
+        def __init__(self) -> None:
+            self.samples = [(f"{number}.jpeg", number) for number in range(count)]
+
+        def __len__(self) -> int:
+            return len(self.samples)
+
+        def __getitem__(self, index: int) -> Any:
+            return self.samples[index]
+
+    return Folder()
+
+
+def test_a_list_in_an_object_is_packed_once_and_its_changes_are_noticed(
+    keeper: PoolKeeper, take: Take
+):
+    folder = make_folder()
+    pool = take(folder)
+    (kept,) = pool.packed_sources
+    keeper.put_back(pool)
+    assert take(folder) is pool
+    assert pool.packed_sources[0] is kept
+    keeper.put_back(pool)
+
+    folder.samples[777] = (folder.samples[777][0], 1)
+
+    other = take(folder)
+    assert other is not pool
+    assert other.packed_sources[0].packed[777] == ("777.jpeg", 1)
+
+
+def test_a_list_is_packed_that_was_short_at_first(keeper: PoolKeeper, take: Take):
+    folder = make_folder(10)
+    pool = take(folder)
+    assert pool.packed_sources == ()
+    keeper.put_back(pool)
+
+    folder.samples *= 1000
+
+    assert len(take(folder).packed_sources) == 1
+
+
+def test_the_items_of_a_long_list_are_not_in_the_memory_of_each_worker(take: Take):
+    few, many = make_folder(10), make_folder()
+    sizes: list[int] = []
+    for folder in (few, many):
+        known = mine()
+        take(folder)
+        sizes.append(max(private_bytes(pid) for pid in mine() - known))
+
+    plain = len(many.samples) * (sys.getsizeof(many.samples[0]) + sys.getsizeof("12345.jpeg"))
+    assert sizes[1] - sizes[0] < plain / 3
+
+
+def private_bytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ scalars = (
     | st.booleans()
     | st.integers()
     | st.floats(allow_nan=False)
-    | st.text()
-    | st.binary()
+    | st.text(max_size=20)
+    | st.binary(max_size=20)
     | st.dates()
     | st.decimals(allow_nan=False)
 )
@@ -195,3 +195,12 @@ def test_packed_records_are_shown_as_what_they_were(kind: Any, record: Any):
 def test_an_index_out_of_range_is_refused(record: Any):
     with pytest.raises(IndexError):
         pack([record] * MIN_RECORDS)[MIN_RECORDS]
+
+
+def test_records_that_share_a_large_object_are_left_to_the_general_pickler():
+    """They would have a copy of it each."""
+    text = "x" * 10_000
+    assert pack_records([text] * MIN_RECORDS) is None
+    assert pack_records([(number, text) for number in range(MIN_RECORDS)]) is None
+    assert pack_records([f"{number}{text}" for number in range(MIN_RECORDS)]) is not None
+    assert pack_records(["a name", "another"] * MIN_RECORDS) is not None

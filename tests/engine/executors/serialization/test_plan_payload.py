@@ -5,11 +5,13 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from gristmill._engine.executors.serialization.packed_list import MIN_MAPPED_RECORDS
+from gristmill._engine.executors.serialization.packed_records import MIN_RECORDS
 from gristmill._engine.executors.serialization.packed_sources import PackedSources
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan, PlanPayload
 from gristmill._engine.executors.serialization.shared_memory import ALIGNMENT, address_of
@@ -220,7 +222,7 @@ def test_packed_sources_are_kept_on_the_memory_of_the_workers():
     source = [str(number) for number in range(100_000)]
     sources = PackedSources()
     plan = PickledPlan(sources.pack(source))
-    plan.sources = sources.unchangeable
+    plan.sources = sources.comparable
 
     payload = plan.write()
 
@@ -233,6 +235,93 @@ def test_packed_sources_are_kept_on_the_memory_of_the_workers():
     assert kept.packed[99_999] == "99999"
     del kept
     assert count_mappings() == before
+
+
+class Folder:
+    """A dataset as users write them."""
+
+    def __init__(self) -> None:
+        self.samples = [(f"train/{number}.jpeg", number) for number in range(MIN_RECORDS)]
+        self.splits = {"train": self.samples, "val": [number / 7 for number in range(5000)]}
+        self.nested = ([self.samples], self.splits["val"][:MIN_RECORDS])
+
+
+def sizes_of(folder: Folder) -> Any:
+    samples = folder.samples
+    return lambda: len(samples)
+
+
+FOLDER_CHANGES: dict[str, Callable[[Folder], object]] = {
+    "append": lambda folder: folder.samples.append(("new", 1)),
+    "pop": lambda folder: folder.samples.pop(),
+    "replace": lambda folder: folder.samples.__setitem__(700, ("new", 1)),
+    "same name": lambda folder: folder.samples.__setitem__(0, (folder.samples[0][0], 7)),
+    "of another type": lambda folder: folder.samples.__setitem__(1, ("train/1.jpeg", True)),
+    "sign of zero": lambda folder: folder.splits["val"].__setitem__(0, -0.0),
+    "swap": lambda folder: folder.samples.__setitem__(slice(0, 2), folder.samples[1::-1]),
+    "slice": lambda folder: folder.samples.__setitem__(slice(5, 7), [("a", 1), ("b", 2)]),
+    "delete": lambda folder: folder.samples.__delitem__(slice(None)),
+    "sort": lambda folder: folder.samples.sort(key=lambda sample: -sample[1]),
+    "in a dict": lambda folder: folder.splits["val"].reverse(),
+    "in a tuple": lambda folder: folder.nested[1].append(1.0),
+    "another list": lambda folder: folder.nested[0].append(folder.samples),
+    "a copy": lambda folder: setattr(folder, "samples", folder.samples[:-1]),
+    "no longer shared": lambda folder: folder.splits.update(train=list(folder.samples)),
+    "what can change": lambda folder: folder.samples.append(cast(Any, ([], 1))),
+}
+
+
+@pytest.mark.parametrize("name", FOLDER_CHANGES)
+@pytest.mark.parametrize("wrap", [lambda folder: folder, sizes_of], ids=["object", "function"])
+def test_a_change_of_a_list_in_an_object_is_noticed(name: str, wrap: Callable[[Folder], Any]):
+    folder = Folder()
+    first = PickledPlan(folder, wrap(folder), lists=PackedSources())
+    payload = first.write()
+    assert len(payload.sources) == 3
+    assert PickledPlan(folder, wrap(folder), lists=PackedSources(payload.sources)).is_in(payload)
+
+    FOLDER_CHANGES[name](folder)
+
+    again = PickledPlan(folder, wrap(folder), lists=PackedSources(payload.sources))
+    assert not again.is_in(payload)
+    changed = again.write()
+    (loaded, _) = changed.unpack()
+    assert vars(loaded) == vars(folder)
+    assert repr(vars(loaded)) == repr(vars(folder))
+    payload.close()
+
+
+def test_a_list_that_is_reached_twice_is_one_object():
+    folder = Folder()
+    long = [str(number) for number in range(MIN_MAPPED_RECORDS)]
+    payload = PickledPlan(long, {"x": folder, "y": (folder.samples, long)}, lists=PackedSources())
+
+    first, second = payload.write().unpack()
+
+    loaded = second["x"]
+    assert loaded.samples is loaded.splits["train"] is loaded.nested[0][0] is second["y"][0]
+    assert first is second["y"][1]
+    assert type(loaded.samples) is list
+    assert isinstance(first, list)
+    assert first[777] == "777"
+    assert first == long
+
+
+def test_a_long_list_is_in_memory_once():
+    long = [f"{number:06}" for number in range(MIN_MAPPED_RECORDS)]
+    payload = PickledPlan({"x": long}, lambda: long, lists=PackedSources()).write()
+
+    assert sum(payload.sizes) < 1.5 * (6 + 8) * len(long)  # characters, and where each ends
+    payload.close()
+
+
+def test_without_lists_there_is_nothing_to_find():
+    source = make_source()
+    payload = pack(source)
+
+    assert PickledPlan(source, lists=PackedSources()).is_in(payload)
+    assert PickledPlan(source, lists=PackedSources([])).is_in(payload)
+    payload.close()
 
 
 def test_memory_that_cannot_be_mapped_does_not_count_as_the_same():

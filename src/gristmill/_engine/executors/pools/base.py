@@ -89,9 +89,12 @@ class WorkerPool(ABC):
         """Return whether its workers have loaded exactly these plans."""
 
     @property
+    @abstractmethod
     def packed_sources(self) -> Sequence[PackedSource]:
-        """Sources that need not be packed again for the next session, if they have not changed."""
-        return ()
+        """What was packed of its plans, and is not packed again for the next session if current.
+
+        It is empty only if nothing was: else the next plan would be pickled without packing lists.
+        """
 
     # Workers
 

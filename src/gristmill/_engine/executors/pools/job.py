@@ -37,14 +37,14 @@ class Job:
 def pickle_jobs(
     worker_init_fn: Callable[[int, int], object] | None,
     jobs: Sequence[Job],
-    earlier: Iterable[PackedSource] = (),
+    earlier: Iterable[PackedSource] | None = None,
 ) -> PickledPlan:
     """Pickle what every worker needs.
 
     Args:
         worker_init_fn: A function of the user, which each worker calls first.
         jobs: The jobs.
-        earlier: Sources that were packed for earlier iterators.
+        earlier: What was packed for earlier iterators; `None` if there were none.
 
     Raises:
         PlanTypeError: A function or a record of the user cannot be pickled; names it.
@@ -52,9 +52,7 @@ def pickle_jobs(
     try:
         sources = PackedSources(earlier)
         packed = [_with_packed_records(job, sources) for job in jobs]
-        plan = PickledPlan("grain" in sys.modules, worker_init_fn, packed)
-        plan.sources = sources.unchangeable
-        return plan
+        return PickledPlan("grain" in sys.modules, worker_init_fn, packed, lists=sources)
     except Exception as error:
         _raise_unsendable(worker_init_fn, jobs)
         explained = explain_unsendable(jobs[-1].cut.plan, error)

@@ -67,6 +67,8 @@ class PoolKeeper:
         if pool is None and self._wait_for_return(key):
             pool = self._take_idle(plan, key)
         if pool is None:
+            if not plan.packs_lists:  # plans before it had none to pack, but this is another one
+                plan = pickle_jobs(options.worker_init_fn, jobs)
             if isinstance(options, RayOptions):
                 pool = _open_ray_pool(plan, key, jobs, options)
             else:
@@ -75,11 +77,15 @@ class PoolKeeper:
         self._in_use.add(pool)
         return pool
 
-    def _packed_sources(self, key: Hashable) -> list[PackedSource]:
-        """Return what was packed for earlier iterators, also for those that run."""
+    def _packed_sources(self, key: Hashable) -> list[PackedSource] | None:
+        """Return what was packed for earlier iterators, also for those that run.
+
+        Returns `None` if there were none, or their workers have ended.
+        """
         idle_pools = [idle.pool for idle in list(self._idle)]
         pools = [*idle_pools, *self._in_use.as_list(), *self._returning.as_list()]
-        return [source for pool in pools if pool.key == key for source in pool.packed_sources]
+        pools = [pool for pool in pools if pool.key == key]
+        return [source for pool in pools for source in pool.packed_sources] if pools else None
 
     def _take_idle(self, plan: PickledPlan, key: _PoolKey) -> WorkerPool | None:
         for idle in [idle for idle in list(self._idle) if idle.pool.key == key]:

@@ -26,6 +26,7 @@ from gristmill._engine.executors.ray.reply import ActorReply, RemoteReply
 from gristmill._engine.executors.ray.stored_plan import StoredPlan, is_stored
 from gristmill._engine.executors.ray.worker import Event, RayWorker, WorkerCounts
 from gristmill._engine.executors.serialization.log_relay import deliver
+from gristmill._engine.executors.serialization.packed_sources import PackedSource
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan
 from gristmill._engine.executors.serialization.remote_error import load_error
 from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
@@ -97,6 +98,10 @@ class RayPool(WorkerPool):
 
     def holds(self, plan: PickledPlan) -> bool:
         return is_stored(self._ray, self._plan, plan)
+
+    @property
+    def packed_sources(self) -> Sequence[PackedSource]:
+        return self._plan.sources
 
     def begin_session(self, jobs: Sequence[Job], counters: Counters) -> None:
         super().begin_session(jobs, counters)

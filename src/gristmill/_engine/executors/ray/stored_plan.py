@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._base.trees.tree import is_jax_pytree
+from gristmill._engine.executors.serialization.packed_sources import PackedSource
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan
 from gristmill._engine.executors.serialization.serialize import keys_of
 
@@ -23,6 +24,8 @@ class StoredPlan:
     """See `PlanPayload`."""
     classes: tuple[type, ...] = ()
     """Classes in the plans, which are kept alive so that replies find them."""
+    sources: Sequence[PackedSource] = ()
+    """Sources and lists that need not be packed again."""
 
 
 def store_plan(ray: Any, plan: PickledPlan) -> StoredPlan:
@@ -31,6 +34,7 @@ def store_plan(ray: Any, plan: PickledPlan) -> StoredPlan:
         payload=ray.put(_as_arrays(plan)),
         pytrees=keys_of(filter(is_jax_pytree, plan.pickles.classes)),
         classes=plan.pickles.classes,
+        sources=plan.sources,
     )
 
 

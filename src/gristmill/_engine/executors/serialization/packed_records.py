@@ -8,9 +8,9 @@ takes less time than one pickle of the whole list, and all workers map the same 
 import io
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, cast, final
+from typing import Any, TypeAlias, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,12 @@ STRINGS_PER_CHUNK = 4096
 
 MAX_ARRAY_BYTES = 65_536
 """Lists of larger arrays are sent as they are: the arrays go to shared memory without a copy."""
+
+_SAMPLE_SIZE = 256
+"""How many records are examined for objects that they share."""
+
+_MAX_COPIED_BYTES = 256
+"""How much of a record may be an object that others refer to, such as the name of a class."""
 
 _TAKEN = object()
 """Stands for a record of a loaded chunk that was returned: a transformation may change it."""
@@ -71,6 +77,10 @@ class PackedRecords:
         record, records[offset] = records[offset], _TAKEN
         return record
 
+    def __iter__(self) -> Iterator[Element]:
+        for number in range(len(self._ends)):
+            yield from self._load(number)
+
     def _load(self, number: int) -> list[Element]:
         start = int(self._ends[number - 1]) if number else 0
         return pickle.loads(self._data[start : int(self._ends[number])].data)
@@ -112,11 +122,29 @@ class PackedStrings:
         record = self._data[ends[index - 1] if index else 0 : ends[index]]
         return str(record, "utf-8", "surrogatepass") if self._is_text else bytes(record)
 
+    def __iter__(self) -> Iterator[str | bytes]:
+        start = 0
+        for first in range(0, len(self), STRINGS_PER_CHUNK):
+            ends = self._ends[first : first + STRINGS_PER_CHUNK].tolist()
+            chunk = bytes(self._data[start : ends[-1]])
+            if self._is_text and chunk.isascii():  # so that bytes and characters are the same
+                text, origin = chunk.decode("ascii"), start
+                for end in ends:
+                    yield text[start - origin : end - origin]
+                    start = end
+            else:
+                yield from map(self.__getitem__, range(first, first + len(ends)))
+                start = ends[-1]
+
     def __reduce__(self) -> tuple[Callable[..., "PackedStrings"], tuple[object, ...]]:
         return _packed_strings, (self._kind, *self.arrays, self._is_text)
 
     def __repr__(self) -> str:  # of the list, as errors in a worker name it
         return f"{self._kind}(<{len(self)} records>)"
+
+
+Packed: TypeAlias = PackedRecords | PackedStrings
+"""The records of a list on memory that workers share."""
 
 
 def _packed_strings(
@@ -125,26 +153,46 @@ def _packed_strings(
     return PackedStrings(kind, data, ends, is_text=is_text)
 
 
-def pack_records(source: object) -> PackedRecords | PackedStrings | None:
+def pack_records(source: object, *, kind: str | None = None) -> Packed | None:
     """Pack the records of a list or tuple.
 
     Args:
         source: Any source.
+        kind: The name of its type in messages; `None` for that of `source`.
 
     Returns:
         The packed records; `None` if the source is not a long list of plain data. Records whose
-        classes may differ in a worker (those of a script, for example) are not plain data.
+        classes may differ in a worker (those of a script, for example) are not plain data. Nor are
+        records packed that share large objects, which each of them would have a copy of.
     """
     if type(source) not in (list, tuple):
         return None
     records = cast("list[Any] | tuple[Any, ...]", source)
-    if len(records) < MIN_RECORDS:
+    if len(records) < MIN_RECORDS or _share_large_objects(records):
         return None
-    packed = _pack_strings(records)
-    return _pack_plain(records) if packed is None else packed
+    kind = kind or type(records).__name__
+    packed = _pack_strings(records, kind)
+    return _pack_plain(records, kind) if packed is None else packed
 
 
-def _pack_strings(records: Sequence[Any]) -> PackedStrings | None:
+def _share_large_objects(records: Sequence[Any]) -> bool:
+    """Estimate from a sample whether the records are much larger one by one than together."""
+    sample = records[:: len(records) // _SAMPLE_SIZE]
+    try:
+        together = _plain_size(sample)
+        alone = sum(map(_plain_size, sample))
+    except Exception:  # they are not plain data
+        return False
+    return alone > 4 * together + _MAX_COPIED_BYTES * len(sample)
+
+
+def _plain_size(value: object) -> int:
+    file = io.BytesIO()
+    _PlainPickler(file, 5).dump(value)
+    return file.tell()  # words: a method of `io`
+
+
+def _pack_strings(records: Sequence[Any], kind: str) -> PackedStrings | None:
     """Pack the records of a list or tuple; return `None` if they are not all strings, or bytes."""
     first = {*map(type, records[:1])}
     is_text = first == {str}
@@ -164,11 +212,10 @@ def _pack_strings(records: Sequence[Any]) -> PackedStrings | None:
         else:
             data += b"".join(chunk)
         sizes[start : start + len(chunk)] = [*map(len, chunk)]
-    kind = type(records).__name__
     return PackedStrings(kind, np.frombuffer(data, np.uint8), np.cumsum(sizes), is_text=is_text)
 
 
-def _pack_plain(records: Sequence[Any]) -> PackedRecords | None:
+def _pack_plain(records: Sequence[Any], kind: str) -> PackedRecords | None:
     """Pack the records of a list or tuple; return `None` if they are not plain data."""
     file = io.BytesIO()
     ends: list[int] = []
@@ -181,7 +228,6 @@ def _pack_plain(records: Sequence[Any]) -> PackedRecords | None:
     except Exception:  # the general pickler sends it, or explains why it cannot be sent
         return None
     data = np.frombuffer(file.getbuffer(), dtype=np.uint8)
-    kind = type(records).__name__
     return PackedRecords(kind, len(records), data, np.array(ends, dtype=np.int64))
 
 

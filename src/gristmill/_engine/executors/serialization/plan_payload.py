@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._base.trees.tree import is_jax_pytree
-from gristmill._engine.executors.serialization.packed_sources import PackedSource
+from gristmill._engine.executors.serialization.packed_sources import PackedSource, PackedSources
 from gristmill._engine.executors.serialization.serialize import (
     PLAN_IN_BAND_BYTES,
     PlanBytes,
@@ -41,14 +41,25 @@ from gristmill._engine.executors.serialization.shared_memory import (
 class PickledPlan:
     """Objects that were pickled for workers: the pickles, and their large buffers."""
 
-    def __init__(self, *objects: object) -> None:
+    def __init__(self, *objects: object, lists: PackedSources | None = None) -> None:
+        """Pickle objects.
+
+        Args:
+            objects: The objects.
+            lists: Packs long lists in them; `None` to pickle these as any others.
+        """
+        replace_list = lists.refer if lists is not None and lists.finds_lists else None
+        self.packs_lists = replace_list is not None
+        """Whether lists in the objects are packed, if there are any."""
         buffers: list[pickle.PickleBuffer] = []
         self.pickles = dump_plan(
-            *objects, buffer_callback=out_of_band(buffers, smallest=PLAN_IN_BAND_BYTES)
+            *objects,
+            buffer_callback=out_of_band(buffers, smallest=PLAN_IN_BAND_BYTES),
+            replace_list=replace_list,
         )
         self._chunks = [memoryview(self.pickles), *(buffer.raw() for buffer in buffers)]
-        self.sources: Sequence[PackedSource] = ()
-        """Sources that need not be packed again for the next iterator."""
+        self.sources: Sequence[PackedSource] = () if lists is None else lists.comparable
+        """Sources and lists that need not be packed again for the next iterator."""
 
     @property
     def chunks(self) -> Sequence[memoryview]:

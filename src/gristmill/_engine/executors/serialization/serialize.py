@@ -35,6 +35,7 @@ from gristmill._engine.executors.serialization.arrays import (
     reduce_memoryview,
     reduce_plain_subclass,
 )
+from gristmill._engine.executors.serialization.packed_records import MIN_RECORDS
 from gristmill._engine.executors.serialization.unpicklable import find_unpicklable
 from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 from gristmill.errors import UnsendableError
@@ -46,6 +47,9 @@ else:
 
 BufferCallback: TypeAlias = Callable[[PickleBuffer], object]
 """Receives the memory of an array; returns true to keep it in the pickle. See `pickle.Pickler`."""
+
+ReplaceList: TypeAlias = Callable[[list[Any]], object | None]
+"""Returns what is pickled in place of a list, and loaded as a list; `None` for the list itself."""
 
 PLAN_IN_BAND_BYTES = 1024
 """Smaller arrays of a plan stay in the pickle: to copy them costs less than another buffer."""
@@ -71,17 +75,29 @@ class PlanBytes(bytes):
     """The modules that it refers to: loading it imports them."""
 
 
-def dump_plan(*objects: object, buffer_callback: BufferCallback | None = None) -> PlanBytes:
+def dump_plan(
+    *objects: object,
+    buffer_callback: BufferCallback | None = None,
+    replace_list: ReplaceList | None = None,
+) -> PlanBytes:
     """Pickle objects that the parent sends to its workers. Keep the result while they run.
 
     What the objects have in common, such as the globals of the script, stays shared, even if they
     are loaded one by one. Arrays on memory-mapped files are sent as the names of those files.
 
+    Args:
+        objects: The objects.
+        buffer_callback: Receives the memory of arrays.
+        replace_list: Replaces long lists, wherever they are; only `load_each` loads the result.
+
     >>> load(dump_plan(lambda x: x + 1))(1)
     2
     """
     file = io.BytesIO()
-    pickler = _PlanPickler(file, buffer_callback)
+    if replace_list is None:
+        pickler = _PlanPickler(file, buffer_callback)
+    else:
+        pickler = _ReplacingPickler(file, buffer_callback, replace_list)
     for value in objects:
         pickler.dump(value)
     payload = PlanBytes(file.getvalue())
@@ -154,7 +170,7 @@ def load(payload: bytes | memoryview | NDArray[np.uint8], buffers: Iterable[Any]
 def load_each(payload: NDArray[np.uint8], buffers: Iterable[Any]) -> Iterator[Any]:
     """Load the objects that were pickled by one `dump_plan`, one after the other."""
     file = io.BytesIO(payload.data)
-    unpickler = pickle.Unpickler(file, buffers=iter(buffers))
+    unpickler = _PlanUnpickler(file, buffers=iter(buffers))
     while file.tell() < len(payload):  # words: a method of `io`
         yield unpickler.load()
 
@@ -289,6 +305,29 @@ class _PlanPickler(_Pickler):
         self.classes.append(obj)
         make, arguments, *rest = reduced
         return _register, (_key_for(obj), make, arguments), *rest
+
+
+@final
+class _ReplacingPickler(_PlanPickler):
+    """Replaces long lists. A class of its own, as it calls a function for every object."""
+
+    def __init__(
+        self, file: io.BytesIO, buffer_callback: BufferCallback | None, replace_list: ReplaceList
+    ) -> None:
+        super().__init__(file, buffer_callback)
+        self._replace_list = replace_list
+
+    def persistent_id(self, obj: Any) -> object:
+        if type(obj) is not list:
+            return None
+        items = cast("list[Any]", obj)
+        return self._replace_list(items) if len(items) >= MIN_RECORDS else None
+
+
+@final
+class _PlanUnpickler(pickle.Unpickler):
+    def persistent_load(self, pid: Any) -> Any:
+        return pid  # what replaces a list is loaded as a list
 
 
 class _ElementPickler(_Pickler):

@@ -28,6 +28,7 @@ from gristmill._engine.executors.ray.shared.broker import Attachment, Broker, Op
 from gristmill._engine.executors.ray.shared.description import describe_jobs, difference
 from gristmill._engine.executors.ray.shared.heart import Heart
 from gristmill._engine.executors.ray.stored_plan import StoredPlan, is_stored
+from gristmill._engine.executors.serialization.packed_sources import PackedSource
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan
 from gristmill._engine.executors.serialization.remote_error import load_error
 from gristmill._engine.executors.serialization.serialize import adopt_keys, names_of
@@ -134,6 +135,10 @@ class SharedPool(WorkerPool):
 
     def holds(self, plan: PickledPlan) -> bool:
         return is_stored(self._ray, self._plan, plan)
+
+    @property
+    def packed_sources(self) -> Sequence[PackedSource]:
+        return self._plan.sources
 
     @property
     def num_workers(self) -> int:
