@@ -26,7 +26,7 @@ from gristmill._data.sampling.samplers import (
 )
 from gristmill._data.sampling.shard_lengths import strided_length
 from gristmill._data.sources.memory.array import ArraySource
-from gristmill._data.sources.memory.frame import FrameSource, is_frame
+from gristmill._data.sources.memory.frame import FrameSource, groups_of, is_frame
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._plan.element_spec import ParentSpecs, ShapeDtypeStruct
 from gristmill._plan.nodes.base import Collate, Node, RecordsNode, kind_of, stable_repr
@@ -77,7 +77,13 @@ class SourceNode(Node):
                 "`data_source` is a query of polars, a LazyFrame. Pass its result: "
                 "`frame.collect()`."
             )
-        if not isinstance(source, RandomAccessDataSource):
+        groups = groups_of(source)
+        if groups is not None:
+            raise PlanTypeError(
+                f"`data_source` is {groups}, which has no records by position. Pass the frame "
+                "itself, or a list of its groups: `[group for _, group in grouped]`."
+            )
+        if not is_frame(source) and not isinstance(source, RandomAccessDataSource):
             raise PlanTypeError(
                 f"`data_source` must have `__len__` and `__getitem__`, got {stable_repr(source)}. "
                 "Make a list of it, write a class with both, or use `from_generator` for an "
