@@ -525,8 +525,7 @@ class PlannedMapDataset(MapDataset[T_co]):
         return open_dataset(self._node)
 
     def __getstate__(self) -> dict[str, Any]:
-        cached = ("_read", "_earlier_slices")
-        return {name: value for name, value in vars(self).items() if name not in cached}
+        return {name: value for name, value in vars(self).items() if name != "_read"}
 
     def __len__(self) -> int:
         return self._node.length()

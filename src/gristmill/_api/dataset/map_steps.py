@@ -6,7 +6,7 @@
 import os
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -50,12 +50,8 @@ class MapSteps(Dataset, Generic[T_co]):
     def _slice(self, sl: slice) -> "MapDataset[T_co]":
         """Return the dataset of the elements in a slice, and warn of slices that leak."""
         node = slice_node(self, sl)
-        warn_of_second_slice(node, self._earlier_slices)
+        warn_of_second_slice(node)
         return self._then(node)
-
-    @cached_property
-    def _earlier_slices(self) -> list[range]:
-        return []
 
     def pad_batch(
         self, batch_size: int, *, drop_remainder: bool = False, **padding: Any
