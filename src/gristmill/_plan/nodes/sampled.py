@@ -14,7 +14,11 @@ from gristmill._base.grain.classes import IterDataset
 from gristmill._base.indices import as_indices, exact_up_to, scale
 from gristmill._base.trees.columns import Columns, SupportsColumns
 from gristmill._base.trees.tree import map_leaves
-from gristmill._data.sampling.epoch_samplers import EpochSampler, WeightedSampler
+from gristmill._data.sampling.epoch_samplers import (
+    EpochSampler,
+    SubsetSampler,
+    WeightedSampler,
+)
 from gristmill._data.sampling.record import RecordMetadata
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._data.sampling.samplers import (
@@ -170,6 +174,12 @@ class SampleNode(RecordsNode):
                 f"`sampler` has {sampler.num_records} weights, the source has "
                 f"{self.parent.length()} records. Pass a weight for each record, and 0 for those "
                 "that are never drawn."
+            )
+        if isinstance(sampler, SubsetSampler) and sampler.num_records > self.parent.length():
+            raise PlanError(
+                f"`sampler` has the index {sampler.num_records - 1}, the source has "
+                f"{self.parent.length()} records. Pass indices from 0 to "
+                f"{self.parent.length() - 1}."
             )
         if isinstance(sampler, BlockSampler) and sampler.num_records > self.parent.length():
             raise PlanError(
