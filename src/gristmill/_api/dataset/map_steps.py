@@ -28,6 +28,7 @@ from gristmill._api.dataset.builders.steps import (
     stored_node,
     unbatch_node,
 )
+from gristmill._base.argument_advice import advises
 from gristmill._base.checks import as_int
 from gristmill._data.batching.buckets import BucketByLength, LengthOf, RemainderMode
 from gristmill._data.batching.pad import PadBatch
@@ -78,6 +79,13 @@ class MapSteps(Dataset, Generic[T_co]):
         reject_absent_elements(self, "pad_batch")
         return self._then(batch_node(self, batch_size, drop_remainder, PadBatch(**padding)))
 
+    @advises(
+        "MapDataset.bucket_by_length",
+        {
+            "lengths": "Pass the length of each record of the source, or call `to_iter_dataset()` "
+            "before it: a stream measures its elements."
+        },
+    )
     def bucket_by_length(
         self,
         boundaries: Sequence[int],
