@@ -373,7 +373,11 @@ class SkipErrors:
 
     A record is skipped if reading it raises, or if a transform before the first batch raises for
     it. Every skipped record is logged, listed in `iterator.skipped`, and part of the state. The
-    first error after `budget` records have been skipped is raised.
+    first error after `budget` records have been skipped is raised. So is each error of a batch, and
+    of a transform after it, because all records of the batch would be lost.
+
+    A stream fills its batches with the next records. A batch made on a `MapDataset` is smaller by
+    its bad records.
 
     >>> SkipErrors(budget=10)
     SkipErrors(budget=10)

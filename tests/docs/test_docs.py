@@ -1,9 +1,13 @@
 """Every Python block of the README and the docs runs, one after the other as a reader would."""
 
+import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+
+import gristmill
 
 ROOT = Path(__file__).parents[2]
 MADE = re.compile(r"docs/(_build|reference|command_line|contributing|security|changelog|code_of)")
@@ -66,3 +70,27 @@ def _anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", text, flags=re.M)
     words = [re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
     return {re.sub(r"[^\w\- ]", "", one).replace(" ", "-") for one in words}
+
+
+CALLS_IN_TABLES = sorted(
+    {
+        (str(page.relative_to(ROOT)), code)
+        for page in (ROOT / "docs" / "coming_from").glob("*.md")
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+        for code in re.findall(r"`(grain\.[\w.]+\([^`]*\))`", line)
+        if "..." not in code
+    }
+)
+
+
+@pytest.mark.parametrize(("page", "code"), CALLS_IN_TABLES)
+def test_the_calls_in_tables_have_arguments_that_fit(page: str, code: str):
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    for call in calls:
+        name = ast.unparse(call.func)
+        if not re.fullmatch(r"grain(\.\w+)+", name):
+            continue
+        function = eval(name, {"grain": gristmill})
+        keywords = {one.arg: None for one in call.keywords if one.arg is not None}
+        inspect.signature(function).bind(*([None] * len(call.args)), **keywords)

@@ -1,4 +1,8 @@
+import socket
 import subprocess
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +10,8 @@ import pytest
 
 from gristmill._io.braces import expand_braces
 from gristmill._io.paths import find_files
-from gristmill.errors import MissingFileError, PlanError
+from gristmill.errors import MissingFileError, PlanError, StoreError
+from gristmill.options import StorageOptions
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,42 @@ def test_braces_may_hold_patterns(tmp_path: Path):
     for name in ("a1.x", "b1.x", "b2.x"):
         (tmp_path / name).write_bytes(b"")
     assert [ref.name for ref in find_files(f"{tmp_path}/{{b,a}}*.x")] == ["b1.x", "b2.x", "a1.x"]
+
+
+def test_a_pattern_matches_the_files_that_an_http_server_lists(tmp_path: Path):
+    for number in range(3):
+        (tmp_path / f"train-{number}.tar").write_bytes(b"x" * number)
+    (tmp_path / "other.tar").write_bytes(b"x")
+    handler = partial(_QuietHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            storage = StorageOptions(filesystem={"client_kwargs": {"trust_env": False}})
+            found = find_files(f"http://127.0.0.1:{server.server_port}/train-*.tar", storage)
+        finally:
+            server.shutdown()
+            thread.join()
+    assert [(ref.name, ref.size) for ref in found] == [
+        ("train-0.tar", 0),
+        ("train-1.tar", 1),
+        ("train-2.tar", 2),
+    ]
+
+
+class _QuietHandler(SimpleHTTPRequestHandler):
+    """Serves a folder and lists it, as `python -m http.server` does."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing."""
+
+
+def test_an_http_server_that_cannot_be_reached_is_not_said_to_list_nothing():
+    storage = StorageOptions(num_retries=0, filesystem={"client_kwargs": {"trust_env": False}})
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(StoreError, match="The store did not return"):
+        find_files(f"http://127.0.0.1:{port}/train-*.tar", storage)
 
 
 def test_a_pattern_of_http_is_an_error_that_suggests_braces(serve_http: Any):

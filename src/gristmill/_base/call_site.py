@@ -31,7 +31,8 @@ def warn_user(message: str, line: tuple[str, int] | None = None) -> None:
             found.
     """
     file, number = user_line() if line is None else line
-    warnings.warn_explicit(printable(strip_credentials(message)), GristmillWarning, file, number)
+    shown = printable(strip_credentials(message), keep="\n")
+    warnings.warn_explicit(shown, GristmillWarning, file, number)
 
 
 def warn_user_once(topic: str, message: str, line: tuple[str, int] | None = None) -> None:

@@ -53,8 +53,9 @@ class SkipLedger:
         Returns:
             The result; if a record exceeds the budget, cut before that record, with its error.
         """
+        known = self._entries[-1][0] if self._entries else None
         for skip in sorted(result.skips, key=lambda skip: skip.cursor):
-            if self._entries and skip.cursor <= self._entries[-1][0]:
+            if known is not None and skip.cursor <= known:
                 continue  # added before: after a seek, records are read again
             if len(self._entries) >= self._budget:
                 add_note_once(
@@ -63,7 +64,7 @@ class SkipLedger:
                     "`SkipErrors`.",
                 )
                 block = result.block
-                num_before = block.lineage.num_until(skip.cursor) if len(block) else 0
+                num_before = block.lineage.num_until(skip.start) if len(block) else 0
                 return replace(result, block=block[:num_before], error=skip.error)
             self._entries.append((skip.cursor, skip.record))
             self._log.add(skip.record)

@@ -11,7 +11,12 @@ from gristmill._io.braces import expand_braces
 from gristmill._io.file import INDEX_SUFFIX, FileRef
 from gristmill._io.local import as_file_error, find_local
 from gristmill._io.stores.lazy_remote import find_remote, find_remote_folder, find_remote_pattern
-from gristmill.errors import FileError, MissingFileError, PlanError, PlanTypeError
+from gristmill.errors import (
+    ForbiddenFileError,
+    MissingFileError,
+    PlanError,
+    PlanTypeError,
+)
 from gristmill.options import StorageOptions
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -147,7 +152,7 @@ def _expand_remote(address: str, storage: StorageOptions) -> list[FileRef]:
     else:
         try:
             found = find_remote_pattern(address, storage)  # some servers list files on a page
-        except FileError:
+        except (MissingFileError, ForbiddenFileError):
             found = []
         if not found:
             raise MissingFileError(

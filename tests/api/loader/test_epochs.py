@@ -183,3 +183,11 @@ def test_arguments_are_checked():
         loader.epochs(wrong)
     with pytest.raises(PlanError, match="The epochs of the sampler Own are not known"):
         loader_of(Own()).epoch(0)
+
+
+def test_a_second_loop_over_the_epochs_begins_again():
+    epochs = gm.load(range(6), shuffle=True, seed=0, batch_size=3).epochs(2)
+    first = [(epoch, [batch.tolist() for batch in batches]) for epoch, batches in epochs]
+    assert next(epochs, None) is None
+    assert [(epoch, [batch.tolist() for batch in batches]) for epoch, batches in epochs] == first
+    assert [epoch for epoch, _ in first] == [0, 1]

@@ -8,7 +8,7 @@ import pytest
 
 import gristmill as gm
 from gristmill._base.threads.background import Background
-from gristmill.errors import ClosedError
+from gristmill.errors import ClosedError, PlanError
 
 
 class Modulo(gm.Filter):
@@ -307,3 +307,14 @@ def test_a_generator_that_is_kept_goes_on_by_itself(options: gm.ReadOptions):
     drawn = [int(rng.integers(1000)) for rng in list(loader)]
     expected = [np.random.Generator(np.random.Philox(key=1 + i)).integers(1000) for i in range(6)]
     assert drawn == expected
+
+
+def test_load_takes_a_sampler_and_refuses_a_second_order():
+    loader = gm.load(range(10), sampler=[5, 3, 8], batch_size=2)
+    assert [batch.tolist() for batch in loader] == [[5, 3], [8]]
+    shard = gm.ShardOptions(shard_index=1, shard_count=2)
+    assert list(gm.load(range(10), sampler=[5, 3, 8, 1], shard_options=shard)) == [3, 1]
+    for order in ({"shuffle": True}, {"seed": 1}, {"num_epochs": 2}):
+        arguments: Any = order
+        with pytest.raises(PlanError, match="`sampler` comes with its own order"):
+            gm.load(range(10), sampler=[5], **arguments)

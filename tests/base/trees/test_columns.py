@@ -97,6 +97,16 @@ def test_a_range_and_its_array_are_the_same_index(data: st.DataObject, length: i
     assert picked.tolist() == list(indices)
 
 
+def test_rows_of_new_arrays_are_not_copied():
+    array = np.arange(12).reshape(4, 3)
+    columns = Columns.of_new({"x": array})[1:3]
+    rows: Any = columns.rows()
+    assert [row["x"].tolist() for row in rows] == [[3, 4, 5], [6, 7, 8]]
+    assert all(np.shares_memory(row["x"], array) for row in rows)
+    gathered: Any = columns.gather()
+    assert not np.shares_memory(gathered["x"], array)
+
+
 def test_objects_are_copied_even_from_a_slice():
     strings = np.array(["a", "b", "c"], object)
     columns = Columns.of(strings, range(2))

@@ -404,8 +404,8 @@ def test_an_integer_that_64_bits_cannot_hold_is_refused(value: Any):
         ([[1], [2, 3]], "list"),
         ([None], "list"),
         (np.array([None]), "NoneType"),
-        (np.array(["2020-01-01"], "M8[D]"), "ndarray"),
-        (np.ones(2, ml_dtypes.bfloat16), "ndarray"),
+        (np.array(["2020-01-01"], "M8[D]"), "an array of dtype datetime64[D] and shape (1,)"),
+        (np.ones(2, ml_dtypes.bfloat16), "an array of dtype bfloat16 and shape (2,)"),
     ],
     ids=repr,
 )

@@ -28,7 +28,7 @@ def block_of(numbers: range) -> Block:
 
 def skip(position: int) -> SkipEvent:
     record = SkippedRecord(position=position, record=position, step="Map", error="ValueError")
-    return SkipEvent((position + 1,), record, ValueError())
+    return SkipEvent((position + 1,), (position,), record, ValueError())
 
 
 def counts(numbers: range, num_above: int = 0) -> FilterCounts:

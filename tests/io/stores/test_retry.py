@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from gristmill._base import log_once as _log_once
 from gristmill._io.file import File
 from gristmill._io.open_files import OpenFiles
 from gristmill._io.paths import find_file
@@ -68,6 +69,21 @@ BUSY = socket.gaierror(socket.EAI_AGAIN, "try again")
 )
 def test_a_transient_error_is_retried(error: Exception):
     assert attempt(error, error) == 3
+
+
+def test_the_first_retry_of_a_host_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(_log_once, "_seen", set[str]())
+    for _ in range(2):
+        attempt(OSError("Connection refused"), OSError("Connection refused"), num_retries=8)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert re.fullmatch(
+        r"A request to a failed and is repeated up to 8 times within \d+ s \(`num_retries` of "
+        r"`StorageOptions`\), apart from the requests themselves: Connection refused\.",
+        record.getMessage(),
+    )
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_an_object_that_is_not_a_sampler_is_refused(sampler: Any):
         DataLoader(data_source=[1, 2], sampler=sampler)
 
 
-@pytest.mark.parametrize("sampler", [["a"], (0.5, 1), [None]], ids=repr)
+@pytest.mark.parametrize("sampler", [["a"], [None]], ids=repr)
 def test_a_sampler_that_does_not_return_metadata_is_refused_with_a_remedy(sampler: Any):
     with pytest.raises(TypeError, match="RecordMetadata"):
         list(DataLoader(data_source=[1, 2], sampler=sampler))

@@ -46,6 +46,7 @@ from gristmill._api.grain_datasets import grain_node, is_grain_dataset
 from gristmill._api.monitoring.watched import watch_if_requested
 from gristmill._api.plan_access import plan_of, require_length
 from gristmill._api.step_bookmarks import NUM_BOOKMARKS, StepBookmarks
+from gristmill._base.argument_advice import advises_list
 from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_int
 from gristmill._base.grain.classes import IterDataset as GrainIterDataset
@@ -99,6 +100,7 @@ class IterDatasetMeta(SuggestsConstructors, ABCMeta):
         node, parents = mix_stream_node(datasets, weights, partial(stream_node, "datasets"))
         return PlannedIterDataset(node, parents)
 
+    @advises_list("IterDataset.concatenate")
     def concatenate(cls, datasets: "Sequence[IterDataset[T]]") -> "IterDataset[T]":
         """Return a stream of all elements of the first stream, then of the second, and so on.
 

@@ -41,6 +41,7 @@ from gristmill._api.dataset.signatures import (
 from gristmill._api.dataset.suggestions import SuggestsConstructors
 from gristmill._api.grain_datasets import grain_node, grain_source_node, is_grain_dataset
 from gristmill._api.plan_access import source_node
+from gristmill._base.argument_advice import advises_list
 from gristmill._base.call_site import call_site
 from gristmill._base.checks import as_kind
 from gristmill._base.grain.classes import MapDataset as GrainMapDataset
@@ -139,6 +140,7 @@ class MapDatasetMeta(SuggestsConstructors, ABCMeta):
         parents = as_datasets(datasets)
         return PlannedMapDataset(select_node(parents, selection_map), parents)
 
+    @advises_list("MapDataset.concatenate")
     def concatenate(cls, datasets: "Sequence[MapDataset[T]]") -> "MapDataset[T]":
         """Return a dataset of all elements of the first dataset, then of the second, and so on.
 
@@ -527,8 +529,7 @@ class PlannedMapDataset(MapDataset[T_co]):
         return open_dataset(self._node)
 
     def __getstate__(self) -> dict[str, Any]:
-        cached = ("_read", "_earlier_slices")
-        return {name: value for name, value in vars(self).items() if name not in cached}
+        return {name: value for name, value in vars(self).items() if name != "_read"}
 
     def __len__(self) -> int:
         return self._node.length()

@@ -6,7 +6,7 @@
 import os
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from gristmill._api.dataset.builders.steps import (
     stored_node,
     unbatch_node,
 )
+from gristmill._base.argument_advice import advises
 from gristmill._base.checks import as_int
 from gristmill._data.batching.buckets import BucketByLength, LengthOf, RemainderMode
 from gristmill._data.batching.pad import PadBatch
@@ -50,12 +51,8 @@ class MapSteps(Dataset, Generic[T_co]):
     def _slice(self, sl: slice) -> "MapDataset[T_co]":
         """Return the dataset of the elements in a slice, and warn of slices that leak."""
         node = slice_node(self, sl)
-        warn_of_second_slice(node, self._earlier_slices)
+        warn_of_second_slice(node)
         return self._then(node)
-
-    @cached_property
-    def _earlier_slices(self) -> list[range]:
-        return []
 
     def pad_batch(
         self, batch_size: int, *, drop_remainder: bool = False, **padding: Any
@@ -82,6 +79,13 @@ class MapSteps(Dataset, Generic[T_co]):
         reject_absent_elements(self, "pad_batch")
         return self._then(batch_node(self, batch_size, drop_remainder, PadBatch(**padding)))
 
+    @advises(
+        "MapDataset.bucket_by_length",
+        {
+            "lengths": "Pass the length of each record of the source, or call `to_iter_dataset()` "
+            "before it: a stream measures its elements."
+        },
+    )
     def bucket_by_length(
         self,
         boundaries: Sequence[int],

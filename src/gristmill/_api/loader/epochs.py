@@ -18,7 +18,7 @@ class LoaderEpochs(OrbaxCheckpointable, Iterator[tuple[int, DataLoaderIterator]]
 
     It yields the number of an epoch, and an iterator over the elements of that epoch. Its state is
     that of the current epoch's iterator. After `set_state`, the next epoch that it yields is the
-    one of the state, continued from there.
+    one of the state, continued from there. A loop after the last epoch begins with the first again.
 
     >>> from gristmill import load
     >>> loader = load(range(6), shuffle=True, seed=0, batch_size=3)
@@ -40,8 +40,11 @@ class LoaderEpochs(OrbaxCheckpointable, Iterator[tuple[int, DataLoaderIterator]]
         self._next_epoch = 0
         self._current: DataLoaderIterator | None = None
         self._is_restored = False
+        self._has_ended = False
 
     def __iter__(self) -> "LoaderEpochs":
+        if self._has_ended:  # a second loop has all epochs again
+            self._current, self._next_epoch, self._has_ended = None, 0, False
         return self
 
     def __repr__(self) -> str:
@@ -51,6 +54,7 @@ class LoaderEpochs(OrbaxCheckpointable, Iterator[tuple[int, DataLoaderIterator]]
         if not self._is_restored:
             self.close()
             if self._next_epoch >= self._num_epochs:
+                self._has_ended = True
                 raise StopIteration
             self._open(self._next_epoch)
         self._is_restored = False
@@ -84,6 +88,7 @@ class LoaderEpochs(OrbaxCheckpointable, Iterator[tuple[int, DataLoaderIterator]]
         iterator.set_state(state)
         self.close()
         self._current, self._next_epoch, self._is_restored = iterator, epoch + 1, True
+        self._has_ended = False
 
     def start_prefetch(self) -> None:
         """Start to compute elements of the current epoch in the background."""

@@ -3,23 +3,28 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from gristmill._api.loader.foreign_arguments import OF_LOAD
 from gristmill._api.loader.loader import DataLoader
 from gristmill._api.plan_access import source_node
 from gristmill._api.step_bookmarks import NUM_BOOKMARKS
+from gristmill._base.argument_advice import advises
 from gristmill._base.checks import as_list
 from gristmill._data.sampling.samplers import IndexSampler
+from gristmill._data.sampling.user_samplers import AnySampler
 from gristmill._data.transforms.base import Batch, Transformation
 from gristmill.errors import PlanError
 from gristmill.options import NoSharding, ReadOptions, ShardOptions, SkipErrors, WorkerOptions
 from gristmill.types import Element, RandomAccessDataSource
 
 
+@advises("load", OF_LOAD)
 def load(
     source: RandomAccessDataSource[Element],
     *,
     num_epochs: int | None = None,
     shuffle: bool = False,
     seed: int | None = None,
+    sampler: AnySampler | None = None,
     shard_options: ShardOptions = NoSharding(),  # noqa: B008 - frozen
     transformations: Sequence[Transformation | Any] = (),
     batch_size: int | None = None,
@@ -41,6 +46,8 @@ def load(
         num_epochs: The number of epochs. `None` means infinitely many.
         shuffle: Whether to shuffle the records, in each epoch differently.
         seed: The seed of the shuffle and of random transformations.
+        sampler: Which records to read, as `DataLoader` takes it: a sampler, a list of indices, or a
+            sampler of PyTorch. It has a shuffle, a seed and epochs of its own.
         shard_options: The shard of the source to read.
         transformations: Transformations, applied in order. A plain function is used as a map.
         batch_size: The number of elements of a batch. By default there are no batches.
@@ -66,15 +73,27 @@ def load(
         raise PlanError("`source` is empty. Pass at least one record.")
     if batch_size is not None:
         operations.append(Batch(batch_size, drop_remainder))
-    return DataLoader(
-        data_source=source,
-        sampler=IndexSampler(
+    loader_shard: ShardOptions | None = None
+    if sampler is None:
+        sampler = IndexSampler(
             num_records=num_records,
             shard_options=shard_options,
             shuffle=shuffle,
             num_epochs=num_epochs,
             seed=seed,
-        ),
+        )
+    else:
+        if shuffle or seed is not None or num_epochs is not None:
+            raise PlanError(
+                "`sampler` comes with its own order, seed and number of epochs. Leave `shuffle`, "
+                "`seed` and `num_epochs` out, or pass them to the sampler."
+            )
+        if not isinstance(shard_options, NoSharding):
+            loader_shard = shard_options
+    return DataLoader(
+        data_source=source,
+        sampler=sampler,
+        shard_options=loader_shard,
         operations=operations,
         worker_count=worker_count,
         read_options=read_options,

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from gristmill._api.global_element import join_shards
 from gristmill._api.loader.arguments import as_shard, loader_settings, sample_node
 from gristmill._api.loader.epochs import LoaderEpochs
+from gristmill._api.loader.foreign_arguments import OF_DATA_LOADER
 from gristmill._api.loader.iterator import DataLoaderIterator, LoaderPipeline
 from gristmill._api.monitoring.explain import explain_iterator, explain_run
 from gristmill._api.monitoring.report import ReportedRun, report_frame, settings_table
 from gristmill._api.monitoring.watched import watch_if_requested
 from gristmill._api.plan_access import require_length
 from gristmill._api.step_bookmarks import NUM_BOOKMARKS, StepBookmarks
+from gristmill._base.argument_advice import advises
 from gristmill._base.checks import as_bool, as_int, as_list
 from gristmill._base.grain.classes import DataLoader as GrainDataLoader
 from gristmill._data.sampling.samplers import IndexSampler
@@ -108,6 +110,7 @@ class DataLoader(GrainDataLoader, ReportedRun):
         PlanTypeError: An argument has the wrong type.
     """
 
+    @advises("DataLoader", OF_DATA_LOADER)
     def __init__(
         self,
         *,

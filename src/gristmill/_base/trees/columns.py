@@ -67,7 +67,7 @@ class Columns:
     {'x': array([30, 40])}
     """
 
-    __slots__ = ("_arrays", "_check", "_indices", "_unflatten")
+    __slots__ = ("_are_new", "_arrays", "_check", "_indices", "_unflatten")
 
     def __init__(
         self,
@@ -75,11 +75,23 @@ class Columns:
         unflatten: Callable[[Sequence[Leaf]], Tree],
         indices: Span,
         check: Callable[[], object] | None = None,
+        are_new: bool = False,
     ) -> None:
         self._arrays = arrays
         self._unflatten = unflatten
         self._indices = indices
         self._check = check
+        self._are_new = are_new
+
+    @staticmethod
+    def of_new(tree: Tree) -> "Columns":
+        """Return all elements of a pytree of arrays that nothing else refers to.
+
+        Args:
+            tree: The arrays, of one length. The rows are views of them.
+        """
+        arrays, unflatten = flatten(tree)
+        return Columns(arrays, unflatten, range(len(arrays[0])), are_new=True)
 
     @staticmethod
     def of(tree: Tree, indices: Span, *, check: Callable[[], object] | None = None) -> "Columns":
@@ -104,7 +116,9 @@ class Columns:
         return len(self) * sum(items)
 
     def __getitem__(self, key: slice) -> "Columns":
-        return Columns(self._arrays, self._unflatten, self._indices[key], self._check)
+        return Columns(
+            self._arrays, self._unflatten, self._indices[key], self._check, self._are_new
+        )
 
     def gather(self, allocate: Allocate = np.empty) -> Tree:
         """Copy the elements into new arrays.
@@ -168,10 +182,15 @@ class Columns:
         return any(array.dtype.hasobject for array in self._arrays)
 
     def rows(self) -> list[Element]:
-        """Return the elements as a list. Each one is a view of newly gathered memory.
+        """Return the elements as a list. Each one is a view of memory that is only theirs.
 
         Large items of a list are not gathered: most of them need not be copied.
         """
+        if self._are_new and isinstance(self._indices, range):
+            views = [
+                cast("AnyArray", array)[as_numpy_index(self._indices)] for array in self._arrays
+            ]
+            return split_rows(self._unflatten(views), len(self))
         if not any(map(_reads_by_item, self._arrays)):
             try:
                 return split_rows(self.gather(), len(self))

@@ -126,8 +126,15 @@ def _too_large(key: str) -> PlanError:
     )
 
 
+def _kind_of(value: object) -> str:
+    if not isinstance(value, np.ndarray | np.generic):
+        return type(value).__name__
+    array = cast("AnyArray", value)
+    return f"an array of dtype {array.dtype} and shape {array.shape}"
+
+
 def _not_a_feature(key: str, value: object) -> PlanTypeError:
     return PlanTypeError(
         f"Feature {key!r} must be bytes, strings, integers or floats, or a flat list or an array "
-        f"of one of these, got {type(value).__name__}. Convert it first, or store it as bytes."
+        f"of one of these, got {_kind_of(value)}. Convert it first, or store it as bytes."
     )

@@ -223,9 +223,10 @@ class SubsetSampler(EpochSampler):
         if not len(listed):
             raise PlanError("`indices` must have at least one index, got none.")
         if listed.dtype.kind not in "iu":
+            is_mask = listed.dtype.kind == "b"
+            remedy = "Pass `np.flatnonzero(mask)`." if is_mask else "Convert them first."
             raise PlanTypeError(
-                f"`indices` must be integers, got values of type {listed.dtype}. Convert a mask "
-                "with `np.flatnonzero`."
+                f"`indices` must be integers, got values of type {listed.dtype}. {remedy}"
             )
         if listed.min() < 0:
             raise PlanError(

@@ -38,9 +38,12 @@ def as_sampler(sampler: object) -> Any:
     given = cast(Any, sampler)
     if isinstance(sampler, type | str | bytes | dict | set | frozenset):
         return given  # refused where the node is built, with a remedy
-    if isinstance(sampler, list | tuple | range | np.ndarray):
+    if isinstance(sampler, np.ndarray):
+        return _as_subset(given)
+    if isinstance(sampler, list | tuple | range):
         listed: Sequence[Any] = given
-        if not len(listed) or isinstance(listed[0], SupportsIndex):
+        # Anything else may be a list of `RecordMetadata`, which is a user's own sampler.
+        if not len(listed) or isinstance(listed[0], SupportsIndex | float | np.generic):
             return _as_subset(listed)
     if isinstance(given, Sampler):
         return own_sampler(given)

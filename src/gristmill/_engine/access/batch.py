@@ -1,7 +1,7 @@
 """Batches: read those at any positions, or stack the elements of a block in order."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +15,14 @@ from gristmill._data.batching.stack import stack
 from gristmill._engine.access.context import Allocate, ReadContext, Reader, result_at
 from gristmill._engine.access.filter import present_rows
 from gristmill._engine.access.origin_leaf import origin_leaf
-from gristmill._engine.blocks.block import Block, BlockResult, SourceEndedError, join_results
+from gristmill._engine.access.skip_errors import absent_because_bad
+from gristmill._engine.blocks.block import (
+    Block,
+    BlockResult,
+    SourceEndedError,
+    in_rows,
+    join_results,
+)
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._metrics.profiler import named
@@ -43,19 +50,12 @@ def batch_reader(node: BatchNode, context: ReadContext, read_parent: Reader) -> 
         elements, ends = _elements_of(node, span)
         batches: list[Element] = []
         for first, end in pairwise((0, *ends)):
-            batch = try_to_read(elements[first:end])
+            batch = _try_to_make(node, read_parent(elements[first:end]), allocate)
             if batch is None:  # read it once more, to describe the error
                 read_batches = result_at(span[: len(batches)], batches, None)
                 return join_results([read_batches, read_at_once(span[len(batches) :])])
             batches.append(batch)
         return result_at(span, batches, None)
-
-    def try_to_read(elements: Span) -> Element | None:
-        result = read_parent(elements)
-        try:
-            return None if result.error else _make_batch(node, result.block.data, allocate)
-        except Exception:
-            return None
 
     def read_at_once(span: Span) -> BlockResult:
         nonlocal holds_lists
@@ -64,19 +64,38 @@ def batch_reader(node: BatchNode, context: ReadContext, read_parent: Reader) -> 
         data = result.block.data
         holds_lists = context.by_index and isinstance(data, Columns) and data.holds_lists
         if result.error is not None:  # it leaves one batch incomplete
-            count = len(result.block)
-            ends = ends[: bisect_right(ends, count)]
-            has_ended = isinstance(result.error, SourceEndedError)
-            if has_ended and not node.drop_remainder and count > (ends[-1] if ends else 0):
-                ends.append(count)
+            ends = _ends_before_error(node, result, ends)
             result = result.with_block(result.block[: ends[-1] if ends else 0])
         indices = span if context.by_index else None
-        return result.then(
-            lambda block: make(node, block, ends, allocate, indices),
-            is_timed=not context.by_index,
-        )
+
+        def make_of(block: Block, ends: list[int]) -> BlockResult:
+            return make(node, block, ends, allocate, indices)
+
+        if result.bad_records:
+            return _make_without_bad(result, ends, make_of)
+        return result.then(lambda block: make_of(block, ends), is_timed=not context.by_index)
 
     return read
+
+
+def _try_to_make(node: BatchNode, result: BlockResult, allocate: Allocate) -> Element | None:
+    """Return the batch of all elements, or `None` if one is missing or the batch raises."""
+    try:
+        if result.error or result.bad_records:
+            return None
+        return _make_batch(node, result.block.data, allocate)
+    except Exception:
+        return None
+
+
+def _ends_before_error(node: BatchNode, result: BlockResult, ends: list[int]) -> list[int]:
+    """Return the row after the last element of each batch that is made before an error."""
+    count = len(result.block)
+    ends = ends[: bisect_right(ends, count)]
+    has_ended = isinstance(result.error, SourceEndedError)
+    if has_ended and not node.drop_remainder and count > (ends[-1] if ends else 0):
+        ends.append(count)
+    return ends
 
 
 def _elements_of(node: BatchNode, span: Span) -> tuple[Span, list[int]]:
@@ -96,6 +115,29 @@ def _elements_of(node: BatchNode, span: Span) -> tuple[Span, list[int]]:
     firsts = join_epochs(epochs, starts, total, bound=max(total, length * size))
     offsets = np.repeat(firsts - (ends - sizes), sizes)
     return np.arange(len(offsets)) + offsets, ends.tolist()
+
+
+def _make_without_bad(
+    result: BlockResult, ends: list[int], make: Callable[[Block, list[int]], BlockResult]
+) -> BlockResult:
+    """Make batches of a dataset without its bad records, which are then listed by batch.
+
+    Args:
+        result: The elements.
+        ends: The row after the last element of each batch.
+        make: Makes batches of a block that end at some rows.
+    """
+    count = ends[-1] if ends else 0
+    found = in_rows(result.bad_records, count)
+    is_kept = np.full(count, fill_value=True)
+    is_kept[absent_because_bad(result.block.data, found)] = False
+    num_kept = np.cumsum(is_kept)
+    kept = result.block[:count].take(np.flatnonzero(is_kept))
+    made = make(kept, [int(num_kept[end - 1]) for end in ends])
+    made.error = made.error or result.error
+    bad_records = (bad.at(bisect_right(ends, bad.row)) for bad in found)
+    made.bad_records = in_rows(bad_records, len(made.block))
+    return made
 
 
 def batch_ends(size: int, count: int) -> list[int]:
@@ -131,6 +173,9 @@ def make_batches(
     row = 0
     for first, end in pairwise((0, *ends)):
         elements = data[first:end]
+        if first == end:  # all of its records are bad
+            batches.append(None)
+            continue
         try:
             batch = _make_batch(node, elements, allocate)
             if origins is not None:

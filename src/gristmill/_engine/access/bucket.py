@@ -1,5 +1,6 @@
 """Read batches of elements of similar length, as their schedule lists them."""
 
+from bisect import bisect_right
 from itertools import pairwise
 from typing import final
 
@@ -9,6 +10,7 @@ from gristmill._base.indices import as_indices, join_epochs, split_epochs
 from gristmill._data.batching.bucket_schedule import BucketSchedule
 from gristmill._engine.access.context import Allocate, ReadContext, Reader, result_at
 from gristmill._engine.access.filter import present_rows
+from gristmill._engine.access.skip_errors import absent_because_bad
 from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
@@ -30,15 +32,19 @@ def bucket_reader(node: BucketNode, context: ReadContext, read_parent: Reader) -
         result = read_parent(np.concatenate([batch.indices for batch in found]))
         rows = result.block.rows()
         batches: list[Element] = []
+        bad_rows = set(absent_because_bad(rows, result.bad_records))
+        bad_records = [bad.at(bisect_right(ends, bad.row)) for bad in result.bad_records]
         for batch, (first, end) in zip(found, pairwise((0, *ends)), strict=True):
             if end > len(rows):
-                return result_at(span, batches, result.error)
+                return result_at(span, batches, result.error, bad_records)
+            elements = [rows[row] for row in range(first, end) if row not in bad_rows]
             try:
-                batches.append(_make_batch(node, batch, rows[first:end], context.allocate))
+                made = _make_batch(node, batch, elements, context.allocate) if elements else None
             except Exception as error:
                 failed = add_context(error, node, lineage_of(span), len(batches))
-                return result_at(span, batches, failed)
-        return result_at(span, batches, None)
+                return result_at(span, batches, failed, bad_records)
+            batches.append(made)
+        return result_at(span, batches, None, bad_records)
 
     return read
 

@@ -8,7 +8,8 @@ import numpy as np
 from gristmill._base.indices import as_indices
 from gristmill._engine.access.context import ReadContext, Reader, result_at
 from gristmill._engine.access.records import as_range, in_windows
-from gristmill._engine.blocks.block import Block, BlockResult
+from gristmill._engine.access.skip_errors import absent_because_bad
+from gristmill._engine.blocks.block import BadRecord, Block, BlockResult
 from gristmill._engine.blocks.error_notes import add_context
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._plan.nodes.combine import ChooseNode, MixNode, ZipNode
@@ -25,7 +26,7 @@ def reindex_reader(node: RearrangeNode, context: ReadContext, read_parent: Reade
     def read(indices: Span) -> BlockResult:
         run = node.run_in_parent(indices) if isinstance(indices, range) else None
         result = read_parent(node.to_parent(as_indices(indices)) if run is None else run)
-        return result_at(indices, result.block.data, result.error)
+        return result_at(indices, result.block.data, result.error, result.bad_records)
 
     return read
 
@@ -40,7 +41,7 @@ def shuffle_reader(node: RearrangeNode, context: ReadContext, read_parent: Reade
             result = read_parent(node.to_parent(as_indices(indices)))
         else:
             result = read_parent(find(consecutive))
-        return result_at(indices, result.block.data, result.error)
+        return result_at(indices, result.block.data, result.error, result.bad_records)
 
     return read
 
@@ -57,7 +58,7 @@ def merge_reader(node: ChooseNode, context: ReadContext, *read_parents: Reader) 
         first = int(numbers[0]) if len(numbers) else 0
         if (numbers == first).all():
             result = read_parents[first](within)
-            return result_at(indices, result.block.data, result.error)
+            return result_at(indices, result.block.data, result.error, result.bad_records)
         return _read_from_several(read_parents, numbers, within, indices)
 
     return read
@@ -92,19 +93,21 @@ def _read_from_several(
     ends = np.cumsum(np.bincount(numbers, minlength=len(read_parents)))
     grouped = within[order]
     rows: list[Element] = []
+    bad_records: list[BadRecord] = []
     end, error = len(indices), None
     for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
         stop = int(ends[number])
         span = grouped[len(rows) : stop]
         consecutive = as_range(span)  # as those of a mix are, which is read faster
         result = read_parents[number](span if consecutive is None else consecutive)
+        bad_records += [bad.at(int(order[len(rows) + bad.row])) for bad in result.bad_records]
         rows += result.block.rows()
         if result.error is not None and order[len(rows)] < end:
             end, error = int(order[len(rows)]), result.error
         rows += [None] * (stop - len(rows))
     placed = np.empty(len(order), dtype=object)
     placed[order] = np.fromiter(rows, dtype=object, count=len(rows))
-    return result_at(indices, placed[:end].tolist(), error)
+    return result_at(indices, placed[:end].tolist(), error, bad_records)
 
 
 def zip_reader(node: ZipNode, context: ReadContext, *read_parents: Reader) -> Reader:
@@ -114,7 +117,12 @@ def zip_reader(node: ZipNode, context: ReadContext, *read_parents: Reader) -> Re
         results = [read_parent(indices) for read_parent in read_parents]
         end = min(len(result.block) for result in results)
         error = next((result.error for result in results if len(result.block) == end), None)
-        rows = list(zip(*(result.block.rows()[:end] for result in results), strict=True))
-        return result_at(indices, rows, error)
+        parts = [result.block.rows()[:end] for result in results]
+        rows: list[Element] = list(zip(*parts, strict=True))
+        bad_records = [bad for result in results for bad in result.bad_records]
+        for part, result in zip(parts, results, strict=True):
+            for row in absent_because_bad(part, result.bad_records):
+                rows[row] = None  # a tuple without the bad record would be another element
+        return result_at(indices, rows, error, bad_records)
 
     return read

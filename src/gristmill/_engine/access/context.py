@@ -17,7 +17,7 @@ to the first error. The positions are either
 possible, since sources read a range fastest.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from gristmill._base.trees.columns import Columns
 from gristmill._engine.access.nested_clock import NestedClock
-from gristmill._engine.blocks.block import Block, BlockResult
+from gristmill._engine.blocks.block import BadRecord, Block, BlockResult, in_rows
 from gristmill._engine.blocks.lineage import lineage_of
 from gristmill._plan.nodes.base import Step
 from gristmill.types import Element, Span
@@ -59,8 +59,20 @@ class ReadContext:
 
 
 def result_at(
-    indices: Span, data: list[Element] | Columns, error: BaseException | None
+    indices: Span,
+    data: list[Element] | Columns,
+    error: BaseException | None,
+    bad_records: Iterable[BadRecord] = (),
 ) -> BlockResult:
-    """Return the elements at the first of some indices, and the error that follows them."""
+    """Return the elements at the first of some indices, and the error that follows them.
+
+    Args:
+        indices: The indices.
+        data: The elements.
+        error: The error.
+        bad_records: What was left out, in rows of `data`; those of further rows are dropped.
+    """
     block = Block(data, lineage_of(indices[: len(data)]))
-    return BlockResult(block, error, row=len(data))
+    if bad_records:
+        bad_records = in_rows(bad_records, len(data))
+    return BlockResult(block, error, row=len(data), bad_records=tuple(bad_records))

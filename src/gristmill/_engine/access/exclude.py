@@ -27,6 +27,7 @@ def exclude_reader(node: ExcludeNode, context: ReadContext, read_parent: Reader)
         for row, element in zip(kept.tolist(), found, strict=False):
             rows[row] = element
         end = len(rows) if result.error is None else int(kept[len(found)])
-        return result_at(indices, rows[:end], result.error)
+        bad_records = [bad.at(int(kept[bad.row])) for bad in result.bad_records]
+        return result_at(indices, rows[:end], result.error, bad_records)
 
     return read

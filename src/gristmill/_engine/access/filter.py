@@ -15,6 +15,7 @@ from gristmill._base.trees.columns import Columns
 from gristmill._data.sources.memory.array import ArraySource
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._engine.access.context import ReadContext, Reader, RunStep
+from gristmill._engine.access.skip_errors import absent_because_bad, skips_of
 from gristmill._engine.blocks.block import Block, BlockResult, FilterCounts
 from gristmill._engine.blocks.error_notes import call_each
 from gristmill._engine.blocks.lineage import Lineage, lineage_of
@@ -141,17 +142,25 @@ def to_iter_reader(node: AccessNode, context: ReadContext, read_parent: Reader) 
         result = read_parent(positions)
         data, error = result.block.data, result.error
         positions = positions[: len(data)]
+        bad_rows = absent_because_bad(data, result.bad_records)
+        skips = skips_of(result, lineage_of(positions, num_flat_maps=context.num_flat_maps))
+        if bad_rows and not isinstance(data, Columns):  # not what a filter has removed
+            kept = np.delete(np.arange(len(data)), bad_rows)
+            data = [data[row] for row in kept.tolist()]
+            positions = as_indices(positions)[kept]
         present = None if node.keeps_none or isinstance(data, Columns) else present_rows(data)
         if present is not None:
             _log_none_record(source, lineage_of(positions), present)
         if present is not None and context.stops_at_absent:
             end = next(row for row, other in enumerate([*present, -1]) if row != other)
+            last = int(positions[end])
+            skips = tuple(skip for skip in skips if skip.record.position < last)
             data, positions = data[:end], positions[:end]
             present, error = None, AbsentElementError()
         block = Block(data, lineage_of(positions, num_flat_maps=context.num_flat_maps))
         counts = filter_counts(positions, present)
         if present is not None:
             block = block.take(np.array(present, dtype=np.int64))
-        return BlockResult(block, error, row=len(data), filter_counts=counts)
+        return BlockResult(block, error, row=len(data), skips=skips, filter_counts=counts)
 
     return read

@@ -10,7 +10,8 @@ import numpy as np
 from gristmill._base.indices import as_indices, split_epochs
 from gristmill._engine.access.context import ReadContext, Reader, RunStep, result_at
 from gristmill._engine.access.filter import run_on_present
-from gristmill._engine.blocks.block import Block, BlockResult
+from gristmill._engine.access.skip_errors import leaves_out_bad_records, leaving_out
+from gristmill._engine.blocks.block import BadRecord, Block, BlockResult
 from gristmill._engine.blocks.error_notes import call_each
 from gristmill._metrics.profiler import named
 from gristmill._plan.nodes.steps import FanOutNode, FlatMapNode
@@ -50,7 +51,9 @@ def padded_flat_map_reader(node: FanOutNode, context: ReadContext, read_parent: 
         groups, error = split(block)
         return BlockResult(block.with_rows(groups), error, row=len(groups))
 
-    run_split = partial(run_on_present, named(node.label, run))
+    run_split: RunStep = partial(run_on_present, named(node.label, run))
+    if leaves_out_bad_records(node, context):
+        run_split = leaving_out(node, run_split)
 
     def read(indices: Span) -> BlockResult:
         parents, outputs = split_epochs(as_indices(indices), node.max_fan_out)
@@ -61,12 +64,18 @@ def padded_flat_map_reader(node: FanOutNode, context: ReadContext, read_parent: 
         groups = result.block.rows()
         ranks = np.argsort(order)[inverse]
         rows: list[Element] = []
+        bad_by_rank: dict[int, list[BadRecord]] = {}
+        for bad in result.bad_records:
+            bad_by_rank.setdefault(bad.row, []).append(bad)
+        bad_records: list[BadRecord] = []
         for rank, output in zip(ranks.tolist(), outputs.tolist(), strict=True):
             if rank >= len(groups):
-                return result_at(indices, rows, result.error)
+                return result_at(indices, rows, result.error, bad_records)
+            if not output:  # once for all outputs
+                bad_records += [bad.at(len(rows)) for bad in bad_by_rank.get(rank, ())]
             group = groups[rank]
             rows.append(group[output] if group is not None and output < len(group) else None)
-        return result_at(indices, rows, None)
+        return result_at(indices, rows, None, bad_records)
 
     return read
 

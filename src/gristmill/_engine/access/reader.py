@@ -36,7 +36,11 @@ from gristmill._engine.access.map import (
 from gristmill._engine.access.nested_clock import NestedClock, base_step_names, size_of
 from gristmill._engine.access.origin_leaf import origin_leaf_step
 from gristmill._engine.access.records import custom_reader, sample_reader, source_reader
-from gristmill._engine.access.skip_errors import skipping_errors
+from gristmill._engine.access.skip_errors import (
+    leaves_out_bad_records,
+    leaving_out,
+    skipping_errors,
+)
 from gristmill._engine.access.stored import stored_reader
 from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.error_notes import add_context
@@ -147,12 +151,13 @@ def open_step(node: Step, context: ReadContext) -> RunStep:
     """Return the function that runs a step on a block."""
     run = named(node.label, STEPS[type(node)](node, context))
     if context.by_index:
-        has_absent = may_hold_absent(node.parent)
+        has_absent = context.skips_errors or may_hold_absent(node.parent)
     else:
         has_absent = isinstance(node, MapNode) and node.skips_none
     if not has_absent:
         return run
-    return partial(run_on_present, run, source=source_of_records(node.parent))
+    source = None if context.skips_errors else source_of_records(node.parent)
+    return partial(run_on_present, run, source=source)
 
 
 def _context_below(node: Node, context: ReadContext) -> ReadContext:
@@ -161,16 +166,23 @@ def _context_below(node: Node, context: ReadContext) -> ReadContext:
     allocate = context.allocate if moves_elements else np.empty
     if context.by_index or isinstance(node, AccessNode):
         is_top = isinstance(node, AccessNode)
-        clock = NestedClock(base_step_names(node)) if is_top else context.clock
-        return ReadContext(by_index=True, allocate=allocate, clock=clock)
+        return ReadContext(
+            by_index=True,
+            allocate=allocate,
+            clock=NestedClock(base_step_names(node)) if is_top else context.clock,
+            skips_errors=context.skips_errors,
+        )
     assert isinstance(node, Step), "a stream consists of steps"
     return replace(context, allocate=allocate, steps_above=(node, *context.steps_above))
 
 
 def _step_reader(node: Step, context: ReadContext, read_parent: Reader) -> Reader:
     run = open_step(node, context)
-    if context.skips_errors:
-        run = skipping_errors(node, run, lambda block: block.lineage)
+    if leaves_out_bad_records(node, context):
+        if context.by_index:
+            run = leaving_out(node, run)
+        else:
+            run = skipping_errors(node, run, lambda block: block.lineage)
     is_timed = not context.by_index
     return lambda span: read_parent(span).then(run, is_timed=is_timed)
 
@@ -179,19 +191,12 @@ def _same_reader(node: HintNode, context: ReadContext, read_parent: Reader) -> R
     return read_parent
 
 
-def _stream_base(open_base: OpenReader) -> OpenReader:
-    """Return how to open the bottom of a stream, on request skipping bad records."""
-
-    def open_node(
-        node: SampleNode | AccessNode, context: ReadContext, *read_parents: Reader
-    ) -> Reader:
-        read = open_base(node, context, *read_parents)
-        if context.skips_errors:
-            lineage_of_records = partial(lineage_of, num_flat_maps=context.num_flat_maps)
-            read = skipping_errors(node, read, lineage_of_records)
-        return read
-
-    return open_node
+def _samples(node: SampleNode, context: ReadContext) -> Reader:
+    read = sample_reader(node, context)
+    if context.skips_errors:
+        lineage_of_records = partial(lineage_of, num_flat_maps=context.num_flat_maps)
+        read = skipping_errors(node, read, lineage_of_records)
+    return read
 
 
 def _timed(read: Reader) -> Reader:
@@ -254,8 +259,8 @@ STEPS: dict[type[Node], OpenStep] = {
 """How to open each step that runs on a block: in a reader, or in a stage above the cut."""
 
 READERS: dict[type[Node], OpenReader] = {
-    SampleNode: _stream_base(sample_reader),
-    AccessNode: _stream_base(to_iter_reader),
+    SampleNode: _samples,
+    AccessNode: to_iter_reader,
     SourceNode: source_reader,
     CustomNode: custom_reader,
     SeedNode: _same_reader,

@@ -14,6 +14,7 @@ from gristmill._data.sampling.record import RecordMetadata
 from gristmill._data.sampling.samplers import BlockSampler
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._engine.access.context import ReadContext, Reader, result_at
+from gristmill._engine.access.skip_errors import leaving_out_at
 from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.error_notes import (
     add_context,
@@ -93,7 +94,11 @@ def source_reader(node: SourceNode, context: ReadContext) -> Reader:
     """Return the reader of a source as a dataset: indices past its length are later epochs."""
     length = node.length()
     read_records = named(step_name(node), _Records(node, error_node=node).read)
-    return lambda indices: read_records(_within_epoch(indices, length), lineage_of(indices))
+
+    def read(indices: Span) -> BlockResult:
+        return read_records(_within_epoch(indices, length), lineage_of(indices))
+
+    return leaving_out_at(node, read) if context.skips_errors else read
 
 
 def _within_epoch(indices: Span, length: int) -> Span:
@@ -119,7 +124,7 @@ def custom_reader(node: CustomNode, context: ReadContext) -> Reader:
         )
         return result_at(indices, rows, error)
 
-    return read
+    return leaving_out_at(node, read) if context.skips_errors else read
 
 
 def sample_reader(node: SampleNode, context: ReadContext) -> Reader:

@@ -66,12 +66,15 @@ class _StoredReader:
         error, end = result.error, len(keys)
         if error is not None:
             end = int(missing[len(computed)])
+        bad_records = result.bad_records
+        # The next epoch is to list what was left out, so it computes these elements again.
+        whole = sorted(set(range(len(computed))) - {bad.row for bad in bad_records})
         try:
-            store.write(keys[missing[: len(computed)]], computed)
+            store.write(keys[missing[whole]], [computed[row] for row in whole])
         except Exception as problem:  # an element that cannot be stored
             return result_at(indices[:0], [], problem)
         if len(missing) == len(keys):
-            return result_at(indices, computed, error)
+            return result_at(indices, computed, error, bad_records)
         rows: list[Element] = [None] * len(keys)
         stored = np.flatnonzero(is_stored)
         found = store.read(keys[stored])
@@ -81,7 +84,8 @@ class _StoredReader:
             rows[row] = element
         for row, element in zip(missing.tolist(), computed, strict=False):
             rows[row] = element
-        return result_at(indices, rows[:end], error)
+        bad_records = [bad.at(int(missing[bad.row])) for bad in bad_records]
+        return result_at(indices, rows[:end], error, bad_records)
 
     def _store(self) -> "ElementStore | None":
         """Return the store. It stays open as long as the node exists, over many iterators."""

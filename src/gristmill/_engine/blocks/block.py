@@ -7,8 +7,9 @@ earlier in the stream and replaces the one from below.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeAlias, final
 
 import numpy as np
@@ -116,9 +117,27 @@ class SkipEvent:
     """A bad record that was skipped, on request."""
 
     cursor: Cursor
-    """The cursor after the record."""
+    """The cursor after the record, or after the batch that lacks it."""
+    start: Cursor
+    """The cursor before the record, or before the batch that lacks it."""
     record: SkippedRecord
     error: Exception
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A bad record that is left out of a dataset: at its row is `None`, or a batch without it."""
+
+    row: int
+    """The row of a block."""
+    record: SkippedRecord
+    """Its position is the one that raised, until the dataset becomes a stream."""
+    error: Exception
+
+    def at(self, row: int) -> "BadRecord":
+        """Return the same bad record in another row."""
+        return BadRecord(row, self.record, self.error)
 
 
 @final
@@ -154,6 +173,8 @@ class BlockResult:
     skips: tuple[SkipEvent, ...] = ()
     step_times: tuple[StepTime, ...] = ()
     """What each step took, bottom up."""
+    bad_records: tuple[BadRecord, ...] = ()
+    """What is left out of a dataset on request, in the order of the rows."""
     filter_counts: tuple[FilterCounts, ...] = ()
     has_waited: bool = False
     """Whether most of the time was spent waiting, for a disk or a network."""
@@ -187,6 +208,7 @@ class BlockResult:
             has_waited=self.has_waited,
             stats=self.stats,
             reading=self.reading,
+            bad_records=self.bad_records,
         )
 
     def with_step_times(
@@ -203,6 +225,7 @@ class BlockResult:
             has_waited=self.has_waited,
             stats=self.stats,
             reading=reading,
+            bad_records=self.bad_records,
         )
 
     def then(
@@ -226,6 +249,9 @@ class BlockResult:
         else:
             result = run(self.block)
         skips, filter_counts = self.skips, self.filter_counts
+        bad_records = self.bad_records
+        if bad_records or result.bad_records:  # in a dataset, a step leaves each row in its place
+            bad_records = in_rows(bad_records + result.bad_records, len(result.block))
         # An error of this step comes before some of the skips and filter counts from below.
         if result.error is not None and skips:
             cursor = self.block.lineage.after(result.row)
@@ -242,12 +268,20 @@ class BlockResult:
             filter_counts=filter_counts + result.filter_counts,
             stats=self.stats,
             reading=reading,
+            bad_records=bad_records,
         )
+
+
+def in_rows(bad_records: Iterable[BadRecord], num_rows: int) -> tuple[BadRecord, ...]:
+    """Return the bad records of the first rows of a block, in the order of the rows."""
+    found = [bad for bad in bad_records if bad.row < num_rows]
+    return tuple(sorted(found, key=lambda bad: bad.row))
 
 
 def join_results(results: list[BlockResult]) -> BlockResult:
     """Return one result for several that follow each other; only the last may have an error."""
     blocks = [result.block for result in results if len(result.block)]
+    firsts = accumulate((len(result.block) for result in results), initial=0)
     return BlockResult(
         concatenate(blocks) if blocks else Block.empty(),
         results[-1].error if results else None,
@@ -258,4 +292,9 @@ def join_results(results: list[BlockResult]) -> BlockResult:
         filter_counts=tuple(counts for result in results for counts in result.filter_counts),
         has_waited=any(result.has_waited for result in results),
         work=tuple(work for result in results for work in result.work),
+        bad_records=tuple(
+            bad.at(first + bad.row)
+            for first, result in zip(firsts, results, strict=False)
+            for bad in result.bad_records
+        ),
     )

@@ -10,6 +10,7 @@ from gristmill._engine.blocks.lineage import Lineage
 from gristmill._plan.nodes.base import Node
 from gristmill._plan.nodes.dataset import AccessNode
 from gristmill._plan.nodes.sampled import SampleNode, SourceNode
+from gristmill._plan.record_index import record_index
 from gristmill._plan.traverse import bottom_of, sample_of
 from gristmill.errors import WorkerError
 
@@ -123,8 +124,10 @@ def record_name(node: Node, position: int) -> str:
 
 
 def record_key(node: Node, position: int) -> int | None:
-    """Return the index in the source of the record at a position, if the sampler knows it."""
+    """Return the index in the source of the record at a position, if it is known."""
     try:
+        if not isinstance(bottom_of(node), SampleNode):
+            return record_index(node, position)
         key = sample_of(node).metadata(position).record_key
         return None if key is None else operator.index(key)
     except Exception:  # an error of the user's sampler must not hide the one being reported

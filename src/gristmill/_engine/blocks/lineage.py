@@ -87,6 +87,10 @@ class DenseLineage:
         first = end if self._states is None else self._states(end)
         return (first,) + (0,) * self._num_flat_maps
 
+    def before(self, row: int) -> Cursor:
+        """Return the local cursor before an element."""
+        return (self._first + row * self._size,) + (0,) * self._num_flat_maps
+
     def position(self, row: int) -> int:
         """Return the position of the record of an element; of its last record for a batch."""
         return self._end_of(row) - 1
@@ -168,6 +172,10 @@ class SparseLineage:
         """Return the cursor after an element."""
         first, *outputs = self.ends[row].tolist()
         return (first if self.states is None else self.states(first), *outputs)
+
+    def before(self, row: int) -> Cursor:
+        """Return the local cursor before an element."""
+        return tuple(self.starts[row].tolist())
 
     def position(self, row: int) -> int:
         """Return the position of the record of an element; of its last record for a batch."""

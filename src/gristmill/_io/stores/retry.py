@@ -5,8 +5,11 @@ import random
 import socket
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from gristmill._addresses import strip_credentials
+from gristmill._base.log_once import log_once
+from gristmill._printable import printable
 from gristmill.errors import (
     FileError,
     ForbiddenFileError,
@@ -69,6 +72,7 @@ async def with_retries(
                 raise permanent from _without_secrets(error)
             if attempt == options.num_retries:
                 raise _exhausted(cause, address, options) from _without_secrets(error)
+            _log_retry(cause, address, options)
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -135,17 +139,40 @@ def _is_unknown_host(error: BaseException | None) -> bool:
 
 
 def _exhausted(error: Exception, address: str, options: StorageOptions) -> StoreError:
-    if isinstance(error, TimeoutError):
-        reason = f"it took longer than {options.timeout_s:g} s"
-    else:
-        reason = _describe(error)
     num_attempts = options.num_retries + 1
     return StoreError(
         f"The store did not return the file in {num_attempts} attempt{'s' * (num_attempts > 1)}; "
-        f"the last error: {reason}. Try again later, or raise `num_retries` or `timeout_s` in "
-        "`StorageOptions`.",
+        f"the last error: {_reason(error, options)}. Try again later, or raise `num_retries` or "
+        "`timeout_s` in `StorageOptions`.",
         path=address,
     )
+
+
+def _log_retry(error: Exception, address: str, options: StorageOptions) -> None:
+    """Log that requests to a host are retried, once for each host: else the program seems to hang.
+
+    Args:
+        error: The error of the request.
+        address: The address of the file.
+        options: The number of retries and the time limit.
+    """
+    host = urlsplit(strip_credentials(address)).netloc.rpartition("@")[2]
+    backoffs = (INITIAL_BACKOFF_S * 2**retry for retry in range(options.num_retries))
+    longest_s = sum(min(backoff_s, MAX_BACKOFF_S) for backoff_s in backoffs)
+    log_once(
+        f"retries {host}",
+        "A request to %s failed and is repeated up to %d times within %.0f s (`num_retries` of "
+        "`StorageOptions`), apart from the requests themselves: %s.",
+        printable(host),
+        options.num_retries,
+        max(1.0, longest_s),
+        printable(strip_credentials(_reason(error, options))),
+    )
+
+
+def _reason(error: Exception, options: StorageOptions) -> str:
+    is_late = isinstance(error, TimeoutError)
+    return f"it took longer than {options.timeout_s:g} s" if is_late else _describe(error)
 
 
 def _describe(error: Exception) -> str:

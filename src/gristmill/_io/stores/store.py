@@ -153,18 +153,26 @@ class Store:
 
     def glob(self, pattern: str) -> dict[str, FileInfo]:
         """Return what the store reports about the files that match, sorted by address."""
-        return self._select_files(self._wait(self._request("glob", pattern, detail=True)))
+        return self._wait(self._list("glob", pattern))
 
     def find(self, folder: str) -> dict[str, FileInfo]:
         """Return what the store reports about all files below a folder, sorted by address."""
-        return self._select_files(self._wait(self._request("find", folder, detail=True)))
+        return self._wait(self._list("find", folder))
 
-    def _select_files(self, found: Mapping[str, FileInfo]) -> dict[str, FileInfo]:
-        return {
+    async def _list(self, method: str, address: str) -> dict[str, FileInfo]:
+        """Return the files that a method of fsspec lists, and look up sizes that it leaves out.
+
+        The page on which an HTTP server lists files has none.
+        """
+        found: Mapping[str, FileInfo] = await self._request(method, address, detail=True)
+        files = {
             self._plain.unstrip_protocol(name): found[name]
             for name in sorted(found)
             if found[name].get("type") != "directory"
         }
+        unknown = [name for name, info in files.items() if info.get("size") is None]
+        files.update(zip(unknown, await asyncio.gather(*map(self._look_up, unknown)), strict=True))
+        return files
 
     def submit_check(self, ref: FileRef) -> PendingRequest:
         """Start to check that a file is unchanged; the result is empty or a `ChangedFileError`."""

@@ -14,7 +14,11 @@ from gristmill._base.grain.classes import IterDataset
 from gristmill._base.indices import as_indices, exact_up_to, scale
 from gristmill._base.trees.columns import Columns, SupportsColumns
 from gristmill._base.trees.tree import map_leaves
-from gristmill._data.sampling.epoch_samplers import EpochSampler, WeightedSampler
+from gristmill._data.sampling.epoch_samplers import (
+    EpochSampler,
+    SubsetSampler,
+    WeightedSampler,
+)
 from gristmill._data.sampling.record import RecordMetadata
 from gristmill._data.sampling.remaining import Remaining
 from gristmill._data.sampling.samplers import (
@@ -27,7 +31,7 @@ from gristmill._data.sampling.samplers import (
 from gristmill._data.sampling.shard_lengths import strided_length
 from gristmill._data.sampling.shard_options import as_shard
 from gristmill._data.sources.memory.array import ArraySource
-from gristmill._data.sources.memory.frame import FrameSource, is_frame
+from gristmill._data.sources.memory.frame import FrameSource, groups_of, is_frame
 from gristmill._data.sources.memory.range import RangeDataSource
 from gristmill._plan.element_spec import ParentSpecs, ShapeDtypeStruct
 from gristmill._plan.nodes.base import Collate, EpochChange, Node, RecordsNode, kind_of, stable_repr
@@ -78,7 +82,13 @@ class SourceNode(Node):
                 "`data_source` is a query of polars, a LazyFrame. Pass its result: "
                 "`frame.collect()`."
             )
-        if not isinstance(source, RandomAccessDataSource):
+        groups = groups_of(source)
+        if groups is not None:
+            raise PlanTypeError(
+                f"`data_source` is {groups}, which has no records by position. Pass the frame "
+                "itself, or a list of its groups: `[group for _, group in grouped]`."
+            )
+        if not is_frame(source) and not isinstance(source, RandomAccessDataSource):
             raise PlanTypeError(
                 f"`data_source` must have `__len__` and `__getitem__`, got {stable_repr(source)}. "
                 "Make a list of it, write a class with both, or use `from_generator` for an "
@@ -169,6 +179,12 @@ class SampleNode(RecordsNode):
                 f"`sampler` has {sampler.num_records} weights, the source has "
                 f"{self.parent.length()} records. Pass a weight for each record, and 0 for those "
                 "that are never drawn."
+            )
+        if isinstance(sampler, SubsetSampler) and sampler.num_records > self.parent.length():
+            raise PlanError(
+                f"`sampler` has the index {sampler.num_records - 1}, the source has "
+                f"{self.parent.length()} records. Pass indices from 0 to "
+                f"{self.parent.length() - 1}."
             )
         if isinstance(sampler, BlockSampler) and sampler.num_records > self.parent.length():
             raise PlanError(

@@ -138,6 +138,7 @@ def test_disjoint_slices_of_a_shuffled_dataset_warn_once():
     (warning,) = caught
     assert warning.category is GristmillWarning
     assert "from the second epoch on" in str(warning.message)
+    assert "\n    ds = ds.shuffle(seed=0);" in str(warning.message)
     assert warning.filename == __file__
     leaked = set(epoch_of(train, 1)) & set(epoch_of(test, 0))
     assert leaked  # which is what the warning is about
@@ -151,6 +152,8 @@ def test_disjoint_slices_of_a_shuffled_dataset_warn_once():
         lambda ds: [(s := ds.shuffle(seed=0))[100:200], s[:100]],
         lambda ds: [(s := ds.shuffle(seed=0)).take(800), s.skip(800)],
         lambda ds: [(s := ds.shuffle(seed=0)).skip(800), s[:800]],
+        lambda ds: [ds.shuffle(seed=0)[:800], ds.shuffle(seed=0)[800:]],
+        lambda ds: [(s := ds.shuffle(seed=0)).map(str)[:800], s.map(int)[800:]],
     ],
 )
 def test_variants_of_the_trap_warn(build: Any):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from gristmill import DataLoader, IndexSampler, MapDataset
@@ -21,8 +22,13 @@ COLUMNS: dict[str, list[Any]] = {
 }
 
 
+def frame_of(library: Any, columns: dict[str, Any]) -> Any:
+    return pa.table(columns) if library is pa else library.DataFrame(columns)
+
+
 def numbers(library: Any) -> Any:
-    return library.DataFrame({"x": np.arange(40, dtype=np.float32), "y": np.arange(40) % 3 == 0})
+    columns = {"x": np.arange(40, dtype=np.float32), "y": np.arange(40) % 3 == 0}
+    return frame_of(library, columns)
 
 
 class TestPandas(SourceSuite):
@@ -41,9 +47,16 @@ class TestPolars(SourceSuite):
 
 
 class TestNumbers(SourceSuite):
-    @pytest.fixture(params=[pd, pl], ids=["pandas", "polars"])
+    @pytest.fixture(params=[pd, pl, pa], ids=["pandas", "polars", "pyarrow"])
     def source(self, request: pytest.FixtureRequest) -> FrameSource:
         return FrameSource(numbers(request.param))
+
+
+class TestArrow(SourceSuite):
+    @pytest.fixture
+    def source(self) -> FrameSource:
+        table = pa.table(COLUMNS)
+        return FrameSource(pa.concat_tables([table[:20], table[20:]]))
 
 
 class TestSeries(SourceSuite):
@@ -52,14 +65,16 @@ class TestSeries(SourceSuite):
         return FrameSource(request.param.Series(["a", None, "c"]))
 
 
-@pytest.mark.parametrize("library", [pd, pl])
+@pytest.mark.parametrize("library", [pd, pl, pa])
 def test_records_are_rows_and_nulls_are_none(library: Any):
-    frame = library.DataFrame(COLUMNS)
+    frame = frame_of(library, COLUMNS)
     if library is pd:
         frame["maybe"] = frame["maybe"].astype("Int64")
     source = FrameSource(frame)
     for index in (0, 7, 10, 49):
-        assert source[index] == {name: values[index] for name, values in COLUMNS.items()}
+        record = dict(source[index])
+        record["list"] = list(record["list"])
+        assert record == {name: values[index] for name, values in COLUMNS.items()}
     assert type(source[1]["number"]) is np.int64
 
 
@@ -74,7 +89,7 @@ def test_columns_of_numbers_are_not_copied(library: Any):
     assert np.shares_memory(held, frame["x"].to_numpy())
 
 
-@pytest.mark.parametrize("library", [pd, pl])
+@pytest.mark.parametrize("library", [pd, pl, pa])
 def test_a_frame_is_a_source_in_both_apis(library: Any):
     frame = numbers(library)
     batch: Any = MapDataset.source(frame).batch(4)[1]
@@ -88,6 +103,39 @@ def test_a_frame_is_a_source_in_both_apis(library: Any):
 def test_a_pandas_series_is_read_by_position_and_not_by_label():
     series = pd.Series([10, 20, 30], index=[2, 1, 0])
     assert list(MapDataset.source(series)) == [10, 20, 30]
+
+
+def test_numbers_of_an_arrow_table_are_not_copied_and_read_as_columns():
+    values = np.arange(1000.0)
+    table = pa.table({"x": pa.array(values)})
+    for frame in (table, table.to_batches()[0], table.slice(0, 1000)):
+        source = FrameSource(frame)
+        assert source.is_columnar
+        held = source.read_columns(range(0))._arrays[0]
+        assert isinstance(held, np.ndarray)
+        assert np.shares_memory(held, values)
+
+
+@pytest.mark.parametrize("chunks", [[[1, 2], [3]], [[1, 2, 3]]])
+def test_the_items_of_an_arrow_array_are_records(chunks: list[list[int]]):
+    for column in (pa.chunked_array(chunks), pa.array([1, 2, 3])):
+        batch: Any = MapDataset.source(column).batch(3)[0]
+        assert batch.tolist() == [1, 2, 3]
+
+
+def test_an_arrow_table_without_rows_is_empty():
+    assert list(MapDataset.source(pa.schema([("x", pa.string())]).empty_table())) == []
+    assert len(FrameSource(pa.table({"x": pa.chunked_array([], pa.int8())}))) == 0
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_the_groups_of_a_frame_are_refused_by_name(library: str):
+    frame: Any = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[library](
+        {"a": [1, 1, 2]}
+    )
+    groups = getattr(frame, "group_by", None) or frame.groupby
+    with pytest.raises(PlanTypeError, match=rf"GroupBy of {library}, which has no records by"):
+        MapDataset.source(groups("a"))
 
 
 def test_a_subset_of_a_frame_is_read_by_position():
@@ -129,7 +177,7 @@ def test_columns_that_are_not_named_by_strings_are():
 
 def test_columns_of_the_same_name_are_an_error():
     frame = pd.DataFrame(np.eye(2), columns=["a", "a"])
-    with pytest.raises(PlanError, match=r"^The DataFrame has several columns named 'a'\. Rename"):
+    with pytest.raises(PlanError, match=r"^The frame has several columns named 'a'\. Rename"):
         FrameSource(frame)
 
 

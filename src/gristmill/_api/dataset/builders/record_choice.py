@@ -1,7 +1,8 @@
 """Builders of the nodes that choose records: splits, folds, and draws by weights."""
 
+import weakref
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -67,19 +68,31 @@ def weighted_node(
     return WeightedNode(site=call_site(), parent=parent, draws=draws)
 
 
-def warn_of_second_slice(node: SliceNode, earlier: list[range]) -> None:
-    """Warn if two disjoint slices of a shuffled dataset are made, which overlap in later epochs.
+_Slices: TypeAlias = list[tuple["weakref.ref[Node]", range]]
 
-    Args:
-        node: A slice.
-        earlier: The indices of earlier slices of the same dataset. Those of this one are added.
+_slices: dict[tuple[int, str, int], _Slices] = {}
+"""Slices of shuffled datasets, by the source, the shuffle and the number of elements. Each holds a
+reference to the node of its source, without which the number of the source means nothing."""
+
+
+def warn_of_second_slice(node: SliceNode) -> None:
+    """Warn if disjoint slices are made of one shuffled source: they overlap in later epochs.
+
+    The steps between the source and the slice may differ, and so may the datasets.
     """
-    if node.is_shard or not find_shuffle(node.parent):
-        return
+    shuffle = None if node.is_shard else find_shuffle(node.parent)
     taken = range(node.start, node.stop, node.step)
-    if taken and any(_are_disjoint(taken, other) for other in earlier):
+    if shuffle is None or not taken:
+        return
+    bottom = shuffle
+    while bottom.parents:
+        bottom = bottom.parents[0]
+    source = bottom.source if isinstance(bottom, SourceNode) else bottom
+    key = id(source), shuffle.label, node.parent.length()
+    earlier = [one for one in _slices.get(key, ()) if one[0]() is not None]
+    if any(_are_disjoint(taken, other) for _, other in earlier):
         _warn_of_leak()
-    earlier.append(taken)
+    _slices[key] = [*earlier, (weakref.ref(bottom), taken)]
 
 
 def _warn_of_leak() -> None:

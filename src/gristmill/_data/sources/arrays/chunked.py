@@ -9,6 +9,7 @@ from typing import Any, Protocol, SupportsIndex, TypeAlias
 import numpy as np
 
 from gristmill._base.indices import as_indices, check_index
+from gristmill._base.memory.aligned_alloc import mapped_empty
 from gristmill._base.trees.columns import Columns, split_rows
 from gristmill._data.sources.record_locator import RecordLocator
 from gristmill._data.sources.tables.chunk_cache import ChunkCache
@@ -85,8 +86,7 @@ class ChunkedSource(ABC):
         Args:
             indices: The records, all of them in bounds.
         """
-        span = as_indices(indices)
-        return Columns.of(self._take(span), range(len(span)))
+        return Columns.of_new(self._take(as_indices(indices)))
 
     def __len__(self) -> int:
         return len(self._load()[0])
@@ -130,7 +130,7 @@ class ChunkedSource(ABC):
         selections = locator.split(span)
         taken: dict[str, AnyArray] = {}
         for column, (name, first) in enumerate(files[0].items()):
-            out: AnyArray = np.empty((len(span), *first.shape[1:]), first.dtype)
+            out = mapped_empty((len(span), *first.shape[1:]), first.dtype)
             for file, within, rows in selections:
                 key = (file * len(files[0]) + column) << 40
                 self._fill(files[file][name], key, within, out, rows)

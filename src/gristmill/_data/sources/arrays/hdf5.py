@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from gristmill._base.extras import load_extra
+from gristmill._base.memory.aligned_alloc import as_mapped
 from gristmill._data.sources.arrays.chunked import (
     DEFAULT_CACHE_BYTES,
     Arrays,
@@ -101,7 +102,7 @@ class _Dataset:
             with self.lock:
                 dataset = self.dataset.asstr() if self.is_string else self.dataset
                 found = None if self.chunks is None else self.chunks.read(start, stop)
-                items = dataset[start:stop] if found is None else found
+                items = as_mapped(dataset[start:stop]) if found is None else found
         except GristmillError:
             raise
         except Exception as error:  # h5py raises many kinds

@@ -12,6 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
+from gristmill._base.memory.aligned_alloc import mapped_empty
 from gristmill.types import AnyArray
 
 _DEFLATE, _SHUFFLE, _FLETCHER32 = 1, 2, 3
@@ -64,7 +65,7 @@ class ChunkReader:
                 is_decoded = False
             elif is_decoded:
                 if out is None:
-                    out = np.empty((stop - start, *shape[1:]), dataset.dtype)
+                    out = mapped_empty((stop - start, *shape[1:]), dataset.dtype)
                 first = max(start, corner[0])
                 last = min(stop, corner[0] + chunks[0])
                 target = (slice(first - start, last - start), *map(slice, corner[1:], shape[1:]))

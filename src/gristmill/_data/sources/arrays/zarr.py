@@ -8,6 +8,7 @@ from typing import Any, final
 
 from gristmill._addresses import strip_credentials
 from gristmill._base.extras import load_extra
+from gristmill._base.memory.aligned_alloc import as_mapped
 from gristmill._data.sources.arrays.chunked import (
     DEFAULT_CACHE_BYTES,
     Arrays,
@@ -123,7 +124,7 @@ class _ZarrArray:
 
     def read(self, start: int, stop: int) -> AnyArray:
         try:
-            return self.array[start:stop]
+            return as_mapped(self.array[start:stop])
         except FileError:
             raise
         except Exception as error:  # as above

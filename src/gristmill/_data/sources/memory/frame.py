@@ -1,4 +1,4 @@
-"""A source over the DataFrames and Series of pandas and polars."""
+"""A source over the frames of pandas and polars, and over the tables of pyarrow."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex, TypeAlias, cast, final
@@ -7,6 +7,16 @@ import numpy as np
 
 from gristmill._base.indices import as_indices, check_index, check_indices
 from gristmill._base.trees.columns import Columns, as_numpy_index
+from gristmill._data.sources.tables.arrow_values import (
+    ArrowArray,
+    concatenate,
+    dense_of,
+    load_pyarrow,
+    null_rows,
+    take,
+    to_dense,
+    to_values,
+)
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import AnyArray, Element, Span
 
@@ -17,13 +27,14 @@ _Column: TypeAlias = "AnyArray | _SeriesColumn"
 
 @final
 class FrameSource:
-    """Random access to the rows of a DataFrame of pandas or polars, as dicts of its columns.
+    """Random access to the rows of a DataFrame or of an Arrow table, as dicts of its columns.
 
-    A DataFrame can be passed wherever a source is expected; this class then reads it. Columns of
-    numbers and times are not copied if the library itself holds them as arrays, and if there are
-    only such columns, the loader reads whole columns. In all other columns a null is `None`. The
-    index of a pandas DataFrame is ignored; `frame.reset_index()` makes a column of it. The items of
-    a Series are records themselves.
+    A DataFrame of pandas or polars, and a `Table` or `RecordBatch` of pyarrow, can be passed
+    wherever a source is expected; this class then reads it. Columns of numbers and times are not
+    copied if the library itself holds them as one array, and if there are only such columns, the
+    loader reads whole columns. In all other columns a null is `None`. The index of a pandas
+    DataFrame is ignored; `frame.reset_index()` makes a column of it. The items of a Series, or of
+    an Arrow array, are records themselves.
 
     >>> import pandas as pd
     >>> source = FrameSource(pd.DataFrame({"x": [1.5, 2.5], "name": ["a", None]}))
@@ -31,31 +42,26 @@ class FrameSource:
     (2, {'x': np.float64(2.5), 'name': None})
 
     Args:
-        frame: A DataFrame or a Series. Later changes to it may or may not be seen, as its library
-            decides.
+        frame: A DataFrame, a Series, or what holds the same in pyarrow. Later changes to it may or
+            may not be seen, as its library decides.
     """
 
     def __init__(self, frame: object) -> None:
-        library = _library_of(frame)
-        if library is None:
+        kind = _kind_of(frame)
+        if kind is None:
             raise PlanTypeError(
-                "`frame` must be a DataFrame or a Series of pandas or polars, got "
-                f"{type(frame).__name__}."
+                "`frame` must be a DataFrame or a Series of pandas or polars, or a Table of "
+                f"pyarrow, got {type(frame).__name__}."
             )
+        library, self._is_series = kind
         table = cast("Any", frame)
         self._length = len(table)
-        make = _pandas_column if library == "pandas" else _polars_column
-        self._is_series = type(frame).__name__ == "Series"
+        make = _MAKE_COLUMN[library]
         if self._is_series:
             self._columns = {"": make(table)}
         else:
-            names = _as_names(table.columns)
-            series = (
-                (table.iloc[:, number] for number in range(len(names)))
-                if library == "pandas"
-                else table.get_columns()
-            )
-            self._columns = dict(zip(names, map(make, series), strict=True))
+            names = _as_names(table.column_names if library == "pyarrow" else table.columns)
+            self._columns = dict(zip(names, map(make, _series_of(table, library)), strict=True))
 
     @property
     def is_columnar(self) -> bool:
@@ -99,16 +105,41 @@ class FrameSource:
 
 
 def is_frame(value: object) -> bool:
-    """Return whether a value is a DataFrame or a Series of pandas or polars."""
-    return _library_of(value) is not None
+    """Return whether `FrameSource` reads a value."""
+    return _kind_of(value) is not None
 
 
-def _library_of(value: object) -> str | None:
+_KINDS = {
+    "pandas": {"DataFrame": False, "Series": True},
+    "polars": {"DataFrame": False, "Series": True},
+    "pyarrow": {"Table": False, "RecordBatch": False, "ChunkedArray": True, "Array": True},
+}
+"""The classes of each library that are frames, and whether they are a single column."""
+
+
+def _kind_of(value: object) -> tuple[str, bool] | None:
+    """Return the library of a frame, and whether the frame is a single column."""
     for kind in type(value).__mro__:
         library = kind.__module__.partition(".")[0]
-        if library in ("pandas", "polars") and kind.__name__ in ("DataFrame", "Series"):
-            return library
+        is_series = _KINDS.get(library, {}).get(kind.__name__)
+        if is_series is not None:
+            return library, is_series
     return None
+
+
+def groups_of(value: object) -> str | None:
+    """Return a description of the groups of a frame, which are no source; `None` for others."""
+    for kind in type(value).__mro__:
+        library = kind.__module__.partition(".")[0]
+        if library in _KINDS and kind.__name__.endswith("GroupBy"):
+            return f"a {type(value).__name__} of {library}"
+    return None
+
+
+def _series_of(table: Any, library: str) -> Sequence[Any]:
+    if library == "pandas":
+        return [table.iloc[:, number] for number in range(len(table.columns))]
+    return table.get_columns() if library == "polars" else table.columns
 
 
 def _as_names(labels: Any) -> list[str]:
@@ -116,7 +147,7 @@ def _as_names(labels: Any) -> list[str]:
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise PlanError(
-            f"The DataFrame has several columns named {sorted(twice)[0]!r}. Rename them, because a "
+            f"The frame has several columns named {sorted(twice)[0]!r}. Rename them, because a "
             "record is a dict."
         )
     return names
@@ -126,13 +157,12 @@ def _as_names(labels: Any) -> list[str]:
 class _SeriesColumn:
     """A column of any values. Those that are null are `None`."""
 
-    def __init__(self, series: Any, take: Callable[[Any, Any], list[Element]]) -> None:
+    def __init__(
+        self, series: Any, take: Callable[[Any, Any], list[Element]], dtype: object
+    ) -> None:
         self._series = series
         self._take = take
-
-    @property
-    def dtype(self) -> object:
-        return self._series.dtype
+        self.dtype = dtype
 
     def take(self, indices: Span) -> list[Element]:
         return self._take(self._series, indices)
@@ -149,7 +179,7 @@ def _pandas_column(series: Any) -> _Column:
     dtype = series.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "biufcmM":
         return series.to_numpy()
-    return _SeriesColumn(series.array, _take_pandas)
+    return _SeriesColumn(series.array, _take_pandas, series.dtype)
 
 
 def _take_pandas(array: Any, indices: Any) -> list[Element]:
@@ -170,8 +200,35 @@ def _polars_column(series: Any) -> _Column:
         array: AnyArray = series.to_numpy()
         if array.dtype.kind in "biufcmM":
             return array
-    return _SeriesColumn(series, _take_polars)
+    return _SeriesColumn(series, _take_polars, kind)
 
 
 def _take_polars(series: Any, indices: Any) -> list[Element]:
     return series.gather(np.asarray(indices, np.int64)).to_list()
+
+
+def _arrow_column(column: Any) -> _Column:
+    array = _as_one_array(column)
+    if dense_of(array.type) is not None and null_rows(array) is None:
+        return to_dense(array)
+    return _SeriesColumn(array, _take_arrow, array.type)
+
+
+def _as_one_array(column: Any) -> ArrowArray:
+    """Return a column as an Arrow array, which is a copy if the column is in several chunks."""
+    pa = load_pyarrow("an Arrow table")
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    chunks: list[ArrowArray] = column.chunks
+    return concatenate(chunks) if chunks else pa.nulls(0, column.type)
+
+
+def _take_arrow(array: ArrowArray, indices: Any) -> list[Element]:
+    return to_values(take(array, np.asarray(indices, np.int64)))
+
+
+_MAKE_COLUMN: dict[str, Callable[[Any], _Column]] = {
+    "pandas": _pandas_column,
+    "polars": _polars_column,
+    "pyarrow": _arrow_column,
+}

@@ -54,6 +54,7 @@ class SentSkip(Message):
     """A `SkipEvent` whose error is serialized."""
 
     cursor: Cursor
+    start: Cursor
     record: SkippedRecord
     error: bytes
     """See `dump_error`."""
@@ -132,7 +133,8 @@ class BlockEncoder:
         """Encode a result; if an element cannot be sent, the elements before it and an error."""
         error = result.error
         skips = [
-            SentSkip(skip.cursor, skip.record, self.dump_error(skip.error)) for skip in result.skips
+            SentSkip(skip.cursor, skip.start, skip.record, self.dump_error(skip.error))
+            for skip in result.skips
         ]
         try:
             content, buffers = self._dump(cut, result, skips)
@@ -200,4 +202,4 @@ def decode_block(
 def _load_skip(skip: SentSkip) -> SkipEvent:
     error = load_error(skip.error)
     assert isinstance(error, Exception)
-    return SkipEvent(skip.cursor, skip.record, error)
+    return SkipEvent(skip.cursor, skip.start, skip.record, error)
