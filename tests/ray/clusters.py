@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gristmill as gm
@@ -88,6 +89,17 @@ def actor_pids() -> list[int]:
         for pid, line in _command_lines()
         if line.startswith(b"ray::") and (b"GristmillWorker" in line or b"gristmill " in line)
     ]
+
+
+def pids_with_files_in(folder: Path) -> list[int]:
+    """Return the processes that have files of a folder open."""
+    found: list[int] = []
+    for pid, _ in _command_lines():
+        with contextlib.suppress(OSError):
+            links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+            if any(link.is_relative_to(folder) for link in links):
+                found.append(pid)
+    return found
 
 
 def kill_processes_of(*names: str) -> None:
