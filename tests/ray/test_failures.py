@@ -266,3 +266,51 @@ def test_an_error_in_an_actor_keeps_its_type_and_names_the_node():
     notes = "\n".join(caught.value.__notes__)
     assert "The file is missing on node " in notes
     assert ray.nodes()[0]["NodeManagerAddress"] in notes
+
+
+class Reads(gm.Map):
+    """Every tenth record is in a file that only some nodes have."""
+
+    def __init__(self, nodes: set[str]) -> None:
+        self.nodes = nodes
+
+    def __repr__(self) -> str:  # part of states
+        return "Reads()"
+
+    def map(self, element: Any) -> Any:
+        node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else "none"
+        if element % 10 == 3 and node not in self.nodes:
+            raise FileNotFoundError(2, "No such file", f"/data/{element}.jpg")
+        time.sleep(0.005)  # both nodes get blocks
+        return element
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("pool", [None, "missing files"])
+@pytest.mark.parametrize("where", ["one node", "here", "nowhere"])
+def test_what_is_skipped_for_a_missing_file_does_not_depend_on_the_node(
+    where: str, pool: str | None, caplog: pytest.LogCaptureFixture
+):
+    here = ray.get_runtime_context().get_node_id()
+    others = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != here]
+    has_file = {"one node": {others[0]}, "here": {here}, "nowhere": set[str]()}[where]
+
+    def read(nodes: set[str], **arguments: Any) -> Any:
+        loader = gm.load(
+            range(400),
+            num_epochs=1,
+            transformations=[Reads(nodes)],
+            read_options=gm.ReadOptions(num_threads=0),
+            on_error=gm.SkipErrors(1000),
+            **arguments,
+        )
+        with closing(loader), closing(iter(loader)) as iterator:
+            return list(iterator), iterator.get_state(), iterator.skipped
+
+    options = ray_options(shared_pool=pool, idle_timeout_s=1.0)
+    found = read(has_file, worker_count=2, worker_options=options)
+
+    assert found == read({here} if has_file else set())
+    assert len(found[2]) == (0 if has_file else 40)
+    if pool is None:
+        assert "of the Ray cluster, a record could not be computed: FileNotFound" in caplog.text

@@ -102,6 +102,22 @@ def test_an_actor_that_dies_while_it_is_idle_is_replaced(monkeypatch: pytest.Mon
         assert set(loader) != {pid}
 
 
+@pytest.mark.usefixtures("cluster")
+def test_an_actor_that_dies_while_it_starts_is_counted(tmp_path: Path):
+    def die_once(worker: int, num_workers: int) -> None:
+        if not (tmp_path / "has died").exists():
+            (tmp_path / "has died").touch()
+            os._exit(1)
+
+    with closing(loader_of(Pid(), worker_init_fn=die_once)) as loader:
+        list(loader)
+        stats = loader.stats()
+
+    assert stats.num_restarts == 1
+    assert [worker.num_restarts for worker in stats.workers] == [1]
+    assert [node.num_restarts for node in stats.nodes] == [1]
+
+
 PROGRAM = """
 import os, sys, time
 import gristmill as gm

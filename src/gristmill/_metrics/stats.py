@@ -75,13 +75,13 @@ class WorkerStats:
     num_blocks: int = 0
     """Blocks that it computed."""
     output_bytes: int = 0
-    """Bytes of the arrays in them."""
+    """Bytes of them, as they were sent."""
     busy_s: float = 0.0
     """Time for which it computed."""
     network_wait_s: float = 0.0
     """Time between request and reply in which it did not compute: that of the network, mostly."""
     num_restarts: int = 0
-    """How often another actor replaced it."""
+    """How often another actor replaced it, or one before it that died while it started."""
 
 
 @final

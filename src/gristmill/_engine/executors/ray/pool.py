@@ -8,9 +8,11 @@ import logging
 import pickle
 import time
 import weakref
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, final
 
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.executors.pools.base import WorkerPool
 from gristmill._engine.executors.pools.job import Job
 from gristmill._engine.executors.pools.open_job import Probe, probes_of
@@ -22,6 +24,7 @@ from gristmill._engine.executors.ray.cluster.monitor import ClusterMonitor
 from gristmill._engine.executors.ray.cluster.nodes import LOST_FOR_S, ClusterNodes
 from gristmill._engine.executors.ray.events import EventQueue
 from gristmill._engine.executors.ray.messages import BlockHeader, Started
+from gristmill._engine.executors.ray.missing import computed_here
 from gristmill._engine.executors.ray.reply import ActorReply, RemoteReply
 from gristmill._engine.executors.ray.stored_plan import StoredPlan, is_stored
 from gristmill._engine.executors.ray.worker import Event, RayWorker, WorkerCounts
@@ -78,6 +81,12 @@ class RayPool(WorkerPool):
         self._workers: dict[int, RayWorker] = {}
         self._counts: dict[tuple[int, str], WorkerCounts] = {}
         """What was done, by the number of the worker and its node."""
+        self._missing_on: defaultdict[int, set[str]] = defaultdict(set)
+        """Nodes that lack something for a task, by the number of the task."""
+        self._warned_nodes: set[str] = set()
+        """Nodes that lack something, which was logged."""
+        self._failed_starts = Counter[int]()
+        """How many actors died before they had started, by number. Their nodes are unknown."""
         self._events: EventQueue[Event] = EventQueue()
         self._replies: weakref.WeakValueDictionary[int, ActorReply] = weakref.WeakValueDictionary()
         self._nodes = ClusterNodes(ray, options)
@@ -106,6 +115,7 @@ class RayPool(WorkerPool):
 
     def begin_session(self, jobs: Sequence[Job], counters: Counters) -> None:
         super().begin_session(jobs, counters)
+        self._missing_on.clear()
         self._forget_released()
 
     def resume_session(self) -> None:
@@ -242,39 +252,80 @@ class RayPool(WorkerPool):
             worker.is_probing = False
             self._send_tasks(worker)
         elif error is not None and event.kind == "data":
-            worker.finish(event.task)  # the object was lost
+            worker.end_fetch(event.task, event.arrived_at)  # the object was lost
+            worker.finish(event.task)
             self.scheduler.lose_reply(worker.number, event.task)
             self._send_tasks(worker)
         elif error is not None:
             self._replace(worker, cause_of_death(error), is_lost=is_loss(self._ray, error))
         elif event.kind == "header":
-            self._handle_header(worker, event.task, event.future.result())
+            self._handle_header(event)
         else:
-            header = worker.finish(event.task)
-            assert header is not None
+            header = worker.end_fetch(event.task, event.arrived_at)
             self._complete(worker, event.task, header, event.future.result())
 
-    def _handle_header(self, worker: RayWorker, number: int, encoded: bytes) -> None:
-        header: BlockHeader = pickle.loads(encoded)
+    def _handle_header(self, event: Event) -> None:
+        worker, number, encoded = event.worker, event.task, event.future.result()
+        header = worker.receive(number, pickle.loads(encoded), event.arrived_at)
         for log in header.logs:
             deliver(log, worker.number)
+        if header.missing and self._try_elsewhere(worker, number, header.missing):
+            return
         if self._keeps_remote:
-            worker.count(header)
             reply = RemoteReply(encoded, header, worker.data_of(number))
-            worker.finish(number)
-            self.scheduler.complete(worker.number, number, reply)
-            self._send_tasks(worker)
+            self._finish(worker, number, reply)
         elif header.num_bytes:
             worker.fetch(number, header)
         else:
-            worker.finish(number)
             self._complete(worker, number, header, ())
 
     def _complete(self, worker: RayWorker, number: int, header: BlockHeader, buffers: Any) -> None:
-        reply = ActorReply(worker.count(header), buffers)
+        task = worker.task_of(number)
+
+        def recompute(result: BlockResult) -> BlockResult:
+            return computed_here(self._jobs[task.job], task.positions, result)
+
+        reply = ActorReply(header, buffers, recompute=recompute)
         self._replies[id(reply)] = reply
+        self._finish(worker, number, reply)
+
+    def _finish(self, worker: RayWorker, number: int, reply: ActorReply | RemoteReply) -> None:
+        worker.finish(number)
+        self._missing_on.pop(number, None)
         self.scheduler.complete(worker.number, number, reply)
         self._send_tasks(worker)
+
+    def _try_elsewhere(self, worker: RayWorker, number: int, missing: str) -> bool:
+        """Let a node compute a task that has not tried it, unless there is none.
+
+        Args:
+            worker: An actor that had to skip a record of the task.
+            number: The number of the task.
+            missing: The error.
+        """
+        tried = self._missing_on[number]
+        tried.add(worker.node_id)
+        others = [
+            other
+            for other in self._workers.values()
+            if self.scheduler.has_worker(other.number) and other.node_id not in tried
+        ]
+        if not others:
+            return False
+        if worker.node_id not in self._warned_nodes:
+            self._warned_nodes.add(worker.node_id)
+            _logger.warning(
+                "On node %s of the Ray cluster, a record could not be computed: %s. It is computed "
+                "again elsewhere, as this may be missing there only.",
+                worker.node,
+                missing,
+            )
+        worker.finish(number)
+        other = min(others, key=lambda other: other.num_calls)
+        for order in self.scheduler.move(worker.number, number, to=other.number):
+            self._send(order.worker, order.task)
+        self._send_tasks(worker)
+        return True
 
     def _handle_start(self, worker: RayWorker, future: Any, error: BaseException | None) -> None:
         if error is not None:
@@ -291,6 +342,7 @@ class RayPool(WorkerPool):
         worker.node_id, worker.node = started.node_id, started.node
         key = worker.number, worker.node
         worker.counts = self._counts.setdefault(key, WorkerCounts(worker.name, worker.node))
+        worker.counts.num_restarts += self._failed_starts.pop(worker.number, 0)
         if started.error is not None:
             self._failure = load_error(started.error)
             self._discard(worker, "it could not start")
@@ -378,7 +430,10 @@ class RayPool(WorkerPool):
             self._nodes.lose(dead.node_id)
         if self._is_idle or self._failure is not None:
             return
-        dead.counts.num_restarts += 1
+        if was_ready:
+            dead.counts.num_restarts += 1
+        else:
+            self._failed_starts[dead.number] += 1
         self._counters.restarts += 1
         _logger.debug("Ray actor %d is replaced: %s", dead.number, reason)
         if not is_lost:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from gristmill._base.extras import load_extra
 from gristmill._engine.executors.pools.job import Job
@@ -53,6 +53,16 @@ class PoolStatus:
 
     num_workers: int
     workers: tuple[WorkerStats, ...]
+
+
+class SharedPart(NamedTuple):
+    """What a reader gets of a block, or of a part of it, if it was split."""
+
+    positions: range
+    header: bytes
+    """A pickled `BlockHeader`."""
+    data: list[Any]
+    """A reference to the buffers. In a list, Ray does not fetch them."""
 
 
 @final
@@ -153,8 +163,7 @@ class Broker:
         """Return the parts of a block, computed now or before, for this reader or another one.
 
         Returns:
-            For each part, a pickled `BlockHeader` and a list with a reference to its buffers; or a
-            serialized error, which ends the block.
+            A `SharedPart` for each part; or a serialized error, which ends the block.
         """
         with self._lock:
             if reader not in self._readers:  # it was silent for some time, but is not gone
@@ -280,7 +289,7 @@ def _parts_of(task: Task) -> Sequence[Any]:
     if task.error is not None:
         return [dump_error(task.error, where="In the shared pool")]
     if isinstance(task.reply, RemoteReply):
-        return [(task.reply.encoded, [task.reply.data])]
+        return [SharedPart(task.positions, task.reply.encoded, [task.reply.data])]
     parts: list[Any] = []
     for subtask in task.subtasks:
         parts.extend(_parts_of(subtask))
