@@ -55,7 +55,7 @@ def kill_node(node: Any) -> None:
     """Kill a node as a power failure would: its raylet and all of its workers at once."""
     (raylet,) = node.all_processes["raylet"]
     pid = raylet.process.pid
-    for child in [*_children_of(pid), pid]:
+    for child in [*children_of(pid), pid]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
 
@@ -64,12 +64,13 @@ def stop_node(node: Any, number: signal.Signals = signal.SIGSTOP) -> None:
     """Let a node hang, or continue: its raylet and all of its workers."""
     (raylet,) = node.all_processes["raylet"]
     pid = raylet.process.pid
-    for process in [pid, *_children_of(pid)]:
+    for process in [pid, *children_of(pid)]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, number)
 
 
-def _children_of(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         return [int(child) for child in file.read().split()]
 

@@ -233,6 +233,9 @@ try:
         pass
 except gm.errors.WorkerError as error:
     print(error, flush=True)
+    for processes in cluster.head_node.all_processes.values():
+        for process in processes:
+            process.process.kill()
     os._exit(0)
 """
 
@@ -244,14 +247,30 @@ for kind in ("gcs_server", "raylet"):
 """
 
 
-@pytest.mark.parametrize("shared_pool", ["", "of a lost head"])
+HANG_HEAD = """
+import signal
+from tests.ray.clusters import actor_pids, children_of
+cluster.head_node.all_processes["gcs_server"][0].process.send_signal(signal.SIGSTOP)
+raylet = cluster.head_node.all_processes["raylet"][0].process.pid
+for pid in set(actor_pids()) & set(children_of(raylet)):
+    os.kill(pid, signal.SIGKILL)
+"""
+
+
+NO_ANSWER = "The head of the Ray cluster has not answered for 5 s"
+LEFT = "`ray.shutdown()` was called while a Ray cluster computed elements."
+
+
 @pytest.mark.parametrize(
-    ("what_happens", "message"),
+    ("what_happens", "message", "shared_pool"),
     [
-        (LOSE_HEAD, "The head of the Ray cluster has not answered for 5 s"),
-        ("ray.shutdown()", "`ray.shutdown()` was called while a Ray cluster computed elements."),
+        (LOSE_HEAD, NO_ANSWER, ""),
+        (LOSE_HEAD, NO_ANSWER, "of a lost head"),
+        (HANG_HEAD, NO_ANSWER, ""),
+        ("ray.shutdown()", LEFT, ""),
+        ("ray.shutdown()", LEFT, "of a program that leaves"),
     ],
-    ids=["head", "shutdown"],
+    ids=["head", "head, shared", "hanging head", "shutdown", "shutdown, shared"],
 )
 def test_the_end_of_the_cluster_is_a_clear_error(what_happens: str, message: str, shared_pool: str):
     root = Path(__file__).parents[2]

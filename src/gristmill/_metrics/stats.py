@@ -129,6 +129,8 @@ class Stats:
     """How the workers were started: `"forked"` from the fork server, with the reason if each worker
     imports some modules itself, or `"spawned"` as new interpreters, with the reason why they could
     not be forked."""
+    missing_workers: str = ""
+    """Why fewer Ray actors run than were requested, if the cluster has no room for all of them."""
     num_restarts: int = 0
     """Workers that died and were replaced."""
     num_blocks: int = 0
@@ -205,6 +207,8 @@ class Stats:
                 for step in self.steps
                 if step.num_values
             ]
+        if self.missing_workers:
+            lines.append(printable(self.missing_workers))
         return "\n".join([*lines, *([] if self.bottleneck is None else [str(self.bottleneck)])])
 
     def __repr__(self) -> str:
@@ -320,6 +324,7 @@ def add_stats(several: Iterable[Stats]) -> Stats:
             max_threads=stats.max_threads,
             num_workers=stats.num_workers,
             worker_start=stats.worker_start,
+            missing_workers=stats.missing_workers,
             num_restarts=total.num_restarts + stats.num_restarts,
             num_blocks=total.num_blocks + stats.num_blocks,
             num_blocks_ready=stats.num_blocks_ready,

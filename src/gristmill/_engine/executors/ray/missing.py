@@ -6,13 +6,69 @@ other node that has actors, and at last in the process of the program. The first
 nothing is missing counts, and else that of the program, as without Ray.
 """
 
-from collections.abc import Iterator
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, final
 
 from gristmill._engine.blocks.block import BlockResult, SkipEvent
 from gristmill._engine.executors.pools.job import Job
 from gristmill._engine.executors.pools.open_job import OpenJob
+from gristmill._engine.executors.ray.messages import BlockHeader
+from gristmill._engine.executors.ray.worker import RayWorker
+
+_logger = logging.getLogger("gristmill")
 
 _Missing = FileNotFoundError | ModuleNotFoundError
+
+
+class Arrival(NamedTuple):
+    """A block that an actor has computed."""
+
+    worker: RayWorker
+    number: int
+    """The number of the task."""
+    encoded: bytes
+    """Its header, as it was sent."""
+    header: BlockHeader
+
+
+@final
+class LackingNodes:
+    """Notes which nodes lack something for a task."""
+
+    def __init__(self) -> None:
+        self._nodes: defaultdict[int, set[str]] = defaultdict(set)
+        self._warned: set[str] = set()
+        self.parked: list[Arrival] = []
+        """What has arrived and is not used, as an actor on another node is about to start."""
+
+    def find_other(self, arrival: Arrival, ready: Sequence[RayWorker]) -> RayWorker | None:
+        """Return an actor on a node that has not tried a block, if one is ready."""
+        tried = self._nodes[arrival.number]
+        tried.add(arrival.worker.node_id)
+        self._warn(arrival.worker.node, arrival.header.missing)
+        others = [worker for worker in ready if worker.node_id not in tried]
+        return min(others, key=lambda worker: worker.num_calls, default=None)
+
+    def take_parked(self) -> list[Arrival]:
+        """Return what has arrived and was not used yet, to try again."""
+        parked, self.parked = self.parked, []
+        return parked
+
+    def forget(self, task: int) -> None:
+        """Forget a task, which is done."""
+        self._nodes.pop(task, None)
+
+    def _warn(self, node: str, missing: str) -> None:
+        if node not in self._warned:
+            self._warned.add(node)
+            _logger.warning(
+                "On node %s of the Ray cluster, a record could not be computed: %s. It is computed "
+                "again elsewhere, as this may be missing there only.",
+                node,
+                missing,
+            )
 
 
 def missing_skips(result: BlockResult) -> list[SkipEvent]:

@@ -8,7 +8,6 @@ import logging
 import pickle
 import time
 import weakref
-from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, final
 
@@ -17,17 +16,19 @@ from gristmill._engine.executors.pools.base import WorkerPool
 from gristmill._engine.executors.pools.job import Job
 from gristmill._engine.executors.pools.open_job import Probe, probes_of
 from gristmill._engine.executors.pools.task import Task
+from gristmill._engine.executors.ray import idle_pools
 from gristmill._engine.executors.ray.actor_starter import ActorStarter, versions
 from gristmill._engine.executors.ray.cluster.deaths import cause_of_death, is_death, is_loss
 from gristmill._engine.executors.ray.cluster.elastic import ElasticSize
 from gristmill._engine.executors.ray.cluster.monitor import ClusterMonitor
-from gristmill._engine.executors.ray.cluster.nodes import LOST_FOR_S, ClusterNodes
+from gristmill._engine.executors.ray.cluster.nodes import ClusterNodes, ClusterView
+from gristmill._engine.executors.ray.cluster.room import ClusterRoom
 from gristmill._engine.executors.ray.events import EventQueue
 from gristmill._engine.executors.ray.messages import BlockHeader, Started
-from gristmill._engine.executors.ray.missing import computed_here
+from gristmill._engine.executors.ray.missing import Arrival, LackingNodes, computed_here
 from gristmill._engine.executors.ray.reply import ActorReply, RemoteReply
 from gristmill._engine.executors.ray.stored_plan import StoredPlan, is_stored
-from gristmill._engine.executors.ray.worker import Event, RayWorker, WorkerCounts
+from gristmill._engine.executors.ray.worker import Event, PoolCounts, RayWorker
 from gristmill._engine.executors.serialization.log_relay import deliver
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan
 from gristmill._engine.executors.serialization.remote_error import load_error
@@ -43,9 +44,6 @@ _POLL_S = 0.5
 
 _REPLACE_POLL_S = 0.02
 """The same while an actor waits to be replaced."""
-
-_pools: "weakref.WeakSet[RayPool]" = weakref.WeakSet()
-"""The pools of this process. One that needs room ends the actors of those that are idle."""
 
 
 @final
@@ -79,28 +77,21 @@ class RayPool(WorkerPool):
         self._plan = plan
         self._starter = ActorStarter(ray, plan, options, name)
         self._workers: dict[int, RayWorker] = {}
-        self._counts: dict[tuple[int, str], WorkerCounts] = {}
-        """What was done, by the number of the worker and its node."""
-        self._missing_on: defaultdict[int, set[str]] = defaultdict(set)
-        """Nodes that lack something for a task, by the number of the task."""
-        self._warned_nodes: set[str] = set()
-        """Nodes that lack something, which was logged."""
-        self._failed_starts = Counter[int]()
-        """How many actors died before they had started, by number. Their nodes are unknown."""
+        self._counts = PoolCounts()
+        self._lacking = LackingNodes()
         self._events: EventQueue[Event] = EventQueue()
         self._replies: weakref.WeakValueDictionary[int, ActorReply] = weakref.WeakValueDictionary()
-        self._nodes = ClusterNodes(ray, options)
-        self._elastic: ElasticSize | None = None
-        if options.num_workers is None:
-            self._elastic = ElasticSize(
-                options.min_workers, options.max_workers, time.monotonic(), policy
-            )
+        self._nodes = ClusterNodes(options)
+        is_elastic = options.num_workers is None
+        self._elastic = ElasticSize.within(options, policy) if is_elastic else None
         self._size = options.num_workers or options.min_workers
+        self._start_timeout_s = options.start_timeout_s
         self._died_at: float | None = None
         """When an actor died that has not been replaced yet."""
-        self._monitor = ClusterMonitor(
-            ray, self._nodes.request, wants_room=self._elastic is not None
-        )
+        self._view: ClusterView | None = None
+        """The cluster after the last death."""
+        self._monitor = ClusterMonitor(ray, self._nodes.request, wants_room=is_elastic)
+        self._room = ClusterRoom(self._monitor, self._nodes)
 
     @property
     def is_usable(self) -> bool:
@@ -115,7 +106,6 @@ class RayPool(WorkerPool):
 
     def begin_session(self, jobs: Sequence[Job], counters: Counters) -> None:
         super().begin_session(jobs, counters)
-        self._missing_on.clear()
         self._forget_released()
 
     def resume_session(self) -> None:
@@ -139,22 +129,26 @@ class RayPool(WorkerPool):
 
     @property
     def num_workers(self) -> int:
-        return sum(map(self.scheduler.has_worker, self._workers)) or self._size
+        return self._num_ready or self._size
+
+    @property
+    def _num_ready(self) -> int:
+        return sum(map(self.scheduler.has_worker, self._workers))
 
     def start(self) -> None:
         if not self._monitor.is_started:
             self._monitor.start()
             weakref.finalize(self, self._monitor.stop)
-            _pools.add(self)
+            idle_pools.register(self)
         for number in range(self._size):
             if number not in self._workers:
                 self._start_worker(number)
 
     def _start_worker(self, number: int) -> None:
-        avoided = self._nodes.avoided
+        avoided = self._nodes.avoided(self._view)
         name, handle = self._starter.create(number, avoided=avoided)
         worker = RayWorker(number, name, handle, self._events)
-        worker.avoids_until = time.monotonic() + LOST_FOR_S if avoided else None
+        worker.avoids_until = self._nodes.next_try_at if avoided else None
         self._workers[number] = worker
         worker.load(self._starter.load(handle, number, num_workers=self._size))
 
@@ -169,7 +163,7 @@ class RayPool(WorkerPool):
         return sum([reply.num_bytes for reply in replies if reply is not None])
 
     def describe_workers(self) -> tuple[WorkerStats, ...]:
-        return tuple(counts.as_stats() for counts in list(self._counts.values()))
+        return self._counts.as_stats()
 
     def close(self) -> None:
         self._is_closed = True
@@ -216,6 +210,9 @@ class RayPool(WorkerPool):
             has_events = bool(events)
             for event in events:
                 self._handle(event)
+            for arrival in self._lacking.take_parked():
+                if self._workers.get(arrival.worker.number) is arrival.worker:
+                    self._accept(arrival)
             self._check_cluster()
             if deadline is not None and time.monotonic() >= deadline:
                 break
@@ -269,7 +266,12 @@ class RayPool(WorkerPool):
         header = worker.receive(number, pickle.loads(encoded), event.arrived_at)
         for log in header.logs:
             deliver(log, worker.number)
-        if header.missing and self._try_elsewhere(worker, number, header.missing):
+        self._accept(Arrival(worker, number, encoded, header))
+
+    def _accept(self, arrival: Arrival) -> None:
+        """Use a block that was computed, unless another node or a later actor has to try it."""
+        worker, number, encoded, header = arrival
+        if header.missing and self._try_elsewhere(arrival):
             return
         if self._keeps_remote:
             reply = RemoteReply(encoded, header, worker.data_of(number))
@@ -291,37 +293,30 @@ class RayPool(WorkerPool):
 
     def _finish(self, worker: RayWorker, number: int, reply: ActorReply | RemoteReply) -> None:
         worker.finish(number)
-        self._missing_on.pop(number, None)
+        self._lacking.forget(number)
         self.scheduler.complete(worker.number, number, reply)
         self._send_tasks(worker)
 
-    def _try_elsewhere(self, worker: RayWorker, number: int, missing: str) -> bool:
-        """Let a node compute a task that has not tried it, unless there is none.
+    def _try_elsewhere(self, arrival: Arrival) -> bool:
+        """Let a node compute a block that has not tried it, or wait for the actor of one.
 
-        Args:
-            worker: An actor that had to skip a record of the task.
-            number: The number of the task.
-            missing: The error.
+        Returns:
+            Whether there may be one. Else the block counts as it is.
         """
-        tried = self._missing_on[number]
-        tried.add(worker.node_id)
-        others = [
-            other
-            for other in self._workers.values()
-            if self.scheduler.has_worker(other.number) and other.node_id not in tried
-        ]
-        if not others:
+        worker, number, _, _ = arrival
+        if worker.task_of(number).is_cancelled:
             return False
-        if worker.node_id not in self._warned_nodes:
-            self._warned_nodes.add(worker.node_id)
-            _logger.warning(
-                "On node %s of the Ray cluster, a record could not be computed: %s. It is computed "
-                "again elsewhere, as this may be missing there only.",
-                worker.node,
-                missing,
+        ready = [one for one in self._workers.values() if self.scheduler.has_worker(one.number)]
+        other = self._lacking.find_other(arrival, ready)
+        if other is None:
+            began_after = time.monotonic() - self._start_timeout_s
+            is_growing = self._died_at is not None or any(
+                one.created_at > began_after for one in self._workers.values() if one not in ready
             )
+            if is_growing:
+                self._lacking.parked.append(arrival)
+            return is_growing
         worker.finish(number)
-        other = min(others, key=lambda other: other.num_calls)
         for order in self.scheduler.move(worker.number, number, to=other.number):
             self._send(order.worker, order.task)
         self._send_tasks(worker)
@@ -340,9 +335,7 @@ class RayPool(WorkerPool):
         for log in started.logs:
             deliver(log, worker.number)
         worker.node_id, worker.node = started.node_id, started.node
-        key = worker.number, worker.node
-        worker.counts = self._counts.setdefault(key, WorkerCounts(worker.name, worker.node))
-        worker.counts.num_restarts += self._failed_starts.pop(worker.number, 0)
+        worker.counts = self._counts.of(worker)
         if started.error is not None:
             self._failure = load_error(started.error)
             self._discard(worker, "it could not start")
@@ -360,22 +353,21 @@ class RayPool(WorkerPool):
         error = self._monitor.lost_error()
         if error is not None:
             self._failure = error
-        elif self._died_at is not None and self._monitor.answered_at > self._died_at:
-            self._died_at = None
-            self.start()
-        elif any(map(self.scheduler.has_worker, self._workers)):
+        elif self._died_at is not None and (view := self._monitor.view_since(self._died_at)):
+            self._died_at, self._view = None, view
+            self._failure = self._nodes.refusal_error(view)
+            if self._failure is None:
+                self.start()
+        elif self._num_ready:
             self._nodes.restart_timer()
             self._try_all_nodes()
-        else:
-            self._make_room()
-            self._failure = self._nodes.room_error()
-
-    def _make_room(self) -> None:
-        """End the idle actors of other loaders of this process, if the cluster is full."""
-        idle = [pool for pool in list(_pools) if pool.is_holding_room]
-        if idle and self._nodes.is_full:
-            for pool in idle:
-                pool.release()
+            self._counters.missing_workers = self._room.explain(
+                num_ready=self._num_ready, num_wanted=self._size
+            )
+        elif self._nodes.is_overdue and (view := self._room.view):
+            if self._nodes.is_full(view):
+                idle_pools.release_idle()
+            self._failure = self._nodes.room_error(view)
 
     @property
     def is_holding_room(self) -> bool:
@@ -394,12 +386,11 @@ class RayPool(WorkerPool):
 
     def _resize(self, elastic: ElasticSize) -> None:
         """Start or release actors."""
-        num_ready = sum(map(self.scheduler.has_worker, self._workers))
         num_free = self._monitor.num_free
-        self._size = elastic.adapt(time.monotonic(), num_ready=num_ready, num_free=num_free)
+        self._size = elastic.adapt(time.monotonic(), num_ready=self._num_ready, num_free=num_free)
         if self._is_idle or self._failure is not None or self._is_closed:
             return
-        if len(self._workers) < self._size:
+        if len(self._workers) < self._size and self._monitor.is_responsive:
             self.start()
         for number in sorted(self._workers, reverse=True)[: len(self._workers) - self._size]:
             if not self.scheduler.has_worker(number) or self.scheduler.is_idle(number):
@@ -409,12 +400,9 @@ class RayPool(WorkerPool):
 
     def _refuse(self, worker: RayWorker, found: dict[str, str]) -> None:
         """Start an actor elsewhere, in place of one on a node that has other versions."""
-        error = self._nodes.refuse(found, versions())
+        self._nodes.refuse(found, versions())
         self._discard(worker, "other versions")
-        if error is not None:
-            self._failure = error
-            return
-        self.start()
+        self._died_at = time.monotonic()
 
     def _replace(self, dead: RayWorker, reason: str, *, is_lost: bool = False) -> None:
         """Start another actor in place of a dead one, unless too many have died.
@@ -430,10 +418,7 @@ class RayPool(WorkerPool):
             self._nodes.lose(dead.node_id)
         if self._is_idle or self._failure is not None:
             return
-        if was_ready:
-            dead.counts.num_restarts += 1
-        else:
-            self._failed_starts[dead.number] += 1
+        self._counts.add_restart(dead, was_ready=was_ready)
         self._counters.restarts += 1
         _logger.debug("Ray actor %d is replaced: %s", dead.number, reason)
         if not is_lost:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, final
@@ -64,6 +64,34 @@ class WorkerCounts:
 
 
 @final
+class PoolCounts:
+    """What the actors of a pool have done, by their number and node."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[int, str], WorkerCounts] = {}
+        self._failed_starts = Counter[int]()
+        """How many actors died before they had started, by number. Their nodes are unknown."""
+
+    def of(self, worker: "RayWorker") -> WorkerCounts:
+        """Return the counts of an actor that has started."""
+        key = worker.number, worker.node
+        counts = self._counts.setdefault(key, WorkerCounts(worker.name, worker.node))
+        counts.num_restarts += self._failed_starts.pop(worker.number, 0)
+        return counts
+
+    def add_restart(self, dead: "RayWorker", *, was_ready: bool) -> None:
+        """Count that an actor is replaced."""
+        if was_ready:
+            dead.counts.num_restarts += 1
+        else:
+            self._failed_starts[dead.number] += 1
+
+    def as_stats(self) -> tuple[WorkerStats, ...]:
+        """Return them as users see them. Any thread may call this."""
+        return tuple(counts.as_stats() for counts in list(self._counts.values()))
+
+
+@final
 @dataclass
 class _Call:
     """A call that computes a task."""
@@ -88,6 +116,7 @@ class RayWorker:
     events: EventQueue[Event]
     avoids_until: float | None = None
     """Until when it must not run on a node that was lost, if it must not. It may wait for that."""
+    created_at: float = field(default_factory=time.monotonic)
     is_released: bool = False
     """Whether it was ended while nothing used it."""
     counts: WorkerCounts = field(default_factory=WorkerCounts)

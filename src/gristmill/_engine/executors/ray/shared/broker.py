@@ -5,6 +5,7 @@ themselves go from the worker's node to the reader's, not through the broker. It
 had no reader for some time.
 """
 
+import math
 import pickle
 import sys
 import threading
@@ -30,6 +31,10 @@ from gristmill.options import RayOptions
 
 READER_TIMEOUT_S = 15.0
 """A reader that has sent no heartbeat for this long is gone."""
+
+VANISHED_TIMEOUT_S = 5.0
+"""The pool ends after this time if the last reader has gone without detaching, as programs do that
+are killed. It may have been suspended only."""
 
 _POLL_S = 0.2
 
@@ -103,6 +108,8 @@ class Broker:
         self._readers: dict[str, _Reader] = {}
         self._opening: Opening | None = None
         self._idle_since = time.monotonic()
+        self._has_vanished = False
+        """Whether the last reader has gone without detaching."""
         self._grid = 0
         self._policy = DEFAULT_POLICY
         self._typical_s: float | None = None
@@ -275,9 +282,11 @@ class Broker:
                 if now - reader.seen_at > READER_TIMEOUT_S:
                     del self._readers[name]
                     self._blocks.remove_reader(name)
+                    self._has_vanished = True
             if self._readers:
-                self._idle_since = now
-        return now - self._idle_since > idle_timeout_s
+                self._idle_since, self._has_vanished = now, False
+            limit_s = min(idle_timeout_s, VANISHED_TIMEOUT_S if self._has_vanished else math.inf)
+        return now - self._idle_since > limit_s
 
 
 def _records_of(jobs: Sequence[Job]) -> int:
