@@ -1,7 +1,7 @@
 """Cleaner of a local cluster: a process that ends what is left of it when the program is killed.
 
 The system ends the processes that the program has started, but not those that these have started:
-Ray's agents notice only after a minute. A program that connects in its main thread ends them when
+some of them notice only after a minute. A program that connects in its main thread ends them when
 it gets SIGTERM. Loaders connect in another thread, and no program can do anything on SIGKILL.
 """
 
