@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import gristmill
-from benchmarks._ray_cluster import start_cluster
+from benchmarks._ray_cluster import connect_cluster
 
 LARGE_BYTES = 4_000_000
 
@@ -59,7 +59,7 @@ def main() -> None:
     """Print the costs."""
     import ray
 
-    start_cluster(on_other_node=True)
+    cluster = connect_cluster(on_other_node=True)
     head = pid_of("gcs_server")
 
     @ray.remote(num_cpus=0.1)
@@ -77,6 +77,15 @@ def main() -> None:
     for _ in range(num):
         internal_kv._internal_kv_exists(b"gristmill")  # noqa: SLF001 - as the monitor does
     print(f"ping_head_s {(cpu_s(head) - begin) / num:.6f}")
+
+    for _ in range(2):
+        num_nodes, begin, num = len(ray.nodes()), cpu_s(head), 2000
+        for _ in range(num):
+            ray.available_resources()  # as the monitor of a loader with `worker_count=None` does
+        print(f"room_ping_head_s with {num_nodes} nodes {(cpu_s(head) - begin) / num:.6f}")
+        if num_nodes == 2:
+            for _ in range(3):
+                cluster.add_node(num_cpus=0, object_store_memory=80 << 20)
 
     refs = [actors[0].work.remote(LARGE_BYTES) for _ in range(40)]
     ray.wait(refs, num_returns=len(refs), fetch_local=False)

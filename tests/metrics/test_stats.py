@@ -24,6 +24,7 @@ ONE = Stats(
     max_threads=16,
     num_workers=2,
     worker_start="forked",
+    missing_workers="The Ray cluster has room for 2 of 16 actors.",
     num_restarts=3,
     num_blocks=6,
     num_blocks_ready=4,
@@ -68,6 +69,11 @@ def test_what_was_done_adds_up_and_how_it_runs_is_the_lasts():
     assert (total.elapsed_s, total.waited_s) == (8.0, 2.0)
     assert [step.elapsed_s for step in total.steps] == [1.0, 4.0]
     assert (total.executor, total.num_workers, total.num_blocks_ready) == ("inline", 0, 0)
+
+
+def test_a_line_explains_which_workers_are_missing():
+    assert "\nThe Ray cluster has room for 2 of 16 actors.\n" in f"{ONE}\n"
+    assert "Ray" not in str(replace(ONE, missing_workers=""))
 
 
 def test_nothing_added_up_is_nothing():

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gristmill as gm
@@ -54,7 +55,7 @@ def kill_node(node: Any) -> None:
     """Kill a node as a power failure would: its raylet and all of its workers at once."""
     (raylet,) = node.all_processes["raylet"]
     pid = raylet.process.pid
-    for child in [*_children_of(pid), pid]:
+    for child in [*children_of(pid), pid]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
 
@@ -63,12 +64,13 @@ def stop_node(node: Any, number: signal.Signals = signal.SIGSTOP) -> None:
     """Let a node hang, or continue: its raylet and all of its workers."""
     (raylet,) = node.all_processes["raylet"]
     pid = raylet.process.pid
-    for process in [pid, *_children_of(pid)]:
+    for process in [pid, *children_of(pid)]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, number)
 
 
-def _children_of(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         return [int(child) for child in file.read().split()]
 
@@ -88,6 +90,17 @@ def actor_pids() -> list[int]:
         for pid, line in _command_lines()
         if line.startswith(b"ray::") and (b"GristmillWorker" in line or b"gristmill " in line)
     ]
+
+
+def pids_with_files_in(folder: Path) -> list[int]:
+    """Return the processes that have files of a folder open."""
+    found: list[int] = []
+    for pid, _ in _command_lines():
+        with contextlib.suppress(OSError):
+            links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+            if any(link.is_relative_to(folder) for link in links):
+                found.append(pid)
+    return found
 
 
 def kill_processes_of(*names: str) -> None:

@@ -1,9 +1,12 @@
 """Clusters that cannot be reached, or have no room: a clear error within seconds."""
 
+import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,10 +16,16 @@ import pytest
 import ray
 
 import gristmill as gm
-from gristmill._engine.executors.ray.cluster.connection import explain_no_answer
 from gristmill._engine.executors.ray.cluster.nodes import explain_room, has_node_for
+from gristmill._engine.executors.ray.cluster.probe import explain_no_answer
 from gristmill.errors import PlanError, PlanTypeError, WorkerError
-from tests.ray.clusters import STORE_BYTES, kill_processes_of, ray_options
+from tests.ray.clusters import (
+    STORE_BYTES,
+    kill_processes_of,
+    pids_with_files_in,
+    ray_options,
+    until,
+)
 
 
 @pytest.fixture
@@ -128,6 +137,7 @@ def test_folders_cannot_travel_after_the_program_has_connected(cluster: Any, tmp
 
 
 LAPTOP_PROGRAM = """
+import sys
 import gristmill as gm
 
 loader = gm.load(
@@ -139,6 +149,7 @@ ds = gm.MapDataset.range(100).map(lambda x: x + 1).to_iter_dataset()
 ds = ds.mp_prefetch(gm.RayOptions(num_workers=2))  # in the room that the loader has occupied
 for one in (ds, loader, ds):
     print(sum(one), flush=True)
+print(loader.stats(), file=sys.stderr)
 """
 
 
@@ -162,6 +173,56 @@ def test_without_a_cluster_a_local_one_serves_all_epochs_and_loaders():
 
     assert ended.stdout.split() == SUMS, ended.stderr[-2000:]
     assert ended.returncode == 0
+    room = 2 * len(os.sched_getaffinity(0))
+    if room < 16:
+        message = f"has room for {room} of 16 actors: each needs CPU 0.5, and "
+        assert message in ended.stderr  # a warning
+        assert message in ended.stderr.partition("waited for data")[2]  # part of `stats()`
+
+
+KILLED_PROGRAM = """
+import os, signal, sys
+import gristmill as gm
+
+def save(*_):
+    print("saved", flush=True)
+    os._exit(3)
+
+if sys.argv[1] == "saves":
+    signal.signal(signal.SIGTERM, save)
+loader = gm.load(range(10**7), worker_count=1, worker_options=gm.RayOptions(num_cpus=0.5))
+iterator = iter(loader)
+next(iterator)
+print("computing", flush=True)
+for _ in iterator:
+    pass
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+@pytest.mark.parametrize(
+    ("program", "number", "output", "returncode"),
+    [
+        ("", signal.SIGTERM, "", -signal.SIGTERM),
+        ("saves", signal.SIGTERM, "saved\n", 3),
+    ],
+    ids=["killed", "saves"],
+)
+def test_a_program_that_is_killed_ends_as_without_ray_and_takes_its_cluster_along(
+    empty_home: Path, program: str, number: signal.Signals, output: str, returncode: int
+):
+    command = [sys.executable, "-c", KILLED_PROGRAM, program]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "computing\n"
+        assert pids_with_files_in(empty_home)
+        running.send_signal(number)
+        rest, errors = running.communicate(timeout=60)
+
+    assert (rest, running.returncode) == (output, returncode)
+    assert "SIGTERM" not in errors
+    until(lambda: not pids_with_files_in(empty_home), "the cluster ends", seconds=20)
 
 
 def ray_command(*arguments: str) -> None:
@@ -206,23 +267,36 @@ def test_an_address_that_hangs_is_an_error_after_the_time_limit(silent_port: int
     assert f"at '127.0.0.1:{silent_port}': nothing answered within 0.2 s. Start one" in message
 
 
-def test_something_else_at_an_address_is_named():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        program = [
-            sys.executable,
-            "-c",
-            "import sys; from gristmill._engine.executors.ray.cluster.connection "
-            "import explain_no_answer;"
-            f"print(explain_no_answer('127.0.0.1:{port}', 10.0))",
-        ]
-        asking = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
-        connection, _ = server.accept()
-        with connection:
-            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            found, _ = asking.communicate(timeout=30)
+@pytest.mark.usefixtures("cluster")
+def test_another_port_of_ray_is_named_at_once():
+    node = ray.nodes()[0]
+    address = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
 
-    assert found == "something else answered\n"
+    assert error_of(f"address={address!r}") == (
+        f"gristmill.errors.WorkerError: There is no Ray cluster at {address!r}: another port of "
+        "Ray answered, such as that of a node or of Ray Client. Use the address that `ray start "
+        "--head` prints, whose port is 6379 by default, or leave `address` out."
+    )
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"\0\0\2\1\4\0\0\0\1ab"]
+)
+def test_something_else_at_an_address_is_named(answer: bytes):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def respond() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=respond)
+        thread.start()
+        reason = explain_no_answer(f"127.0.0.1:{server.getsockname()[1]}", 10.0)
+        thread.join()
+
+    assert reason == "something else answered"
 
 
 @pytest.mark.parametrize("address", ["localhost", "host:port", "10.0.0.1:99999"])

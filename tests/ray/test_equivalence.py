@@ -1,5 +1,6 @@
 """The same elements, states, errors and ledgers from actors on two nodes as from this process."""
 
+import itertools
 from contextlib import closing
 from typing import Any
 
@@ -29,6 +30,8 @@ for _module in ("tests.equivalence.test_executors", "tests.equivalence.test_skip
     by_value(_module)
 
 pytestmark = pytest.mark.usefixtures("cluster")
+
+_numbers = itertools.count()
 
 SLOW = settings(
     deadline=None, print_blob=True, max_examples=3, suppress_health_check=[HealthCheck.too_slow]
@@ -91,6 +94,26 @@ def test_a_stream_handed_on_between_ray_and_other_executors_is_the_same(
                 place += 1
             state = iterator.get_state()
             assert state == expected.states[place]
+
+
+@given(pipeline=long_pipelines(), cut=st.integers(0, 60))
+@SLOW
+def test_readers_of_a_shared_pool_get_the_same_from_wherever_they_start(
+    pipeline: Pipeline, cut: int
+):
+    expected = run(pipeline, INLINE)
+    place = cut % len(expected.states)
+    options = ray_options(shared_pool=f"equal {next(_numbers)}", idle_timeout_s=0.5)
+    way = Run("ray", worker_count=1, ray=options)
+
+    with (
+        way.forced(),
+        closing(iter(way.loader(pipeline))) as first,
+        closing(iter(way.loader(pipeline))) as second,
+    ):
+        second.set_state(expected.states[place])
+        assert trace(second) == rest_of(expected, place)
+        assert trace(first) == expected
 
 
 class Fussy(gm.Map):

@@ -28,8 +28,13 @@ def compute(number: int) -> int:
     return number
 
 
-def explained(step: Any, *, consumer_s: float = 0.0) -> Explanation:
+def explained(step: Any) -> Explanation:
     """Run a loader for some batches, and explain what happened after the start of its actor."""
+    return explain_stats(stats_of(step))
+
+
+def stats_of(step: Any, *, consumer_s: float = 0.0) -> gm.Stats:
+    """Run a loader for some batches, and return what happened after the start of its actor."""
     loader = gm.load(
         range(10_000),
         num_epochs=1,
@@ -45,7 +50,7 @@ def explained(step: Any, *, consumer_s: float = 0.0) -> Explanation:
         for _ in range(30):
             next(batches)
             time.sleep(consumer_s)
-        return explain_stats(since(before, batches.stats()))
+        return since(before, batches.stats())
 
 
 @pytest.mark.parametrize(("step", "kind"), [(wait, "waiting"), (compute, "computing")])
@@ -61,8 +66,12 @@ def test_a_slow_step_is_named_and_gets_more_actors(step: Any, kind: str):
     assert any("worker_count=8` and as many cores in the cluster" in one for one in actions)
 
 
-def test_a_slow_consumer_is_named():
-    bottleneck = explained(abs, consumer_s=0.2).bottleneck
+def test_a_slow_consumer_is_named_and_the_network_is_not():
+    stats = stats_of(abs, consumer_s=0.2)
+    bottleneck = explain_stats(stats).bottleneck
 
     assert bottleneck is not None
     assert bottleneck.kind == "consumer"
+    (worker,) = stats.workers
+    assert worker.network_wait_s < stats.elapsed_s / 2
+    assert worker.output_bytes > 0

@@ -17,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gristmill as gm
+from gristmill._engine.executors.ray.messages import BlockHeader
+from gristmill._engine.executors.ray.worker import RayWorker
 from gristmill.errors import WorkerError
 from tests.equivalence.executors import by_value
 from tests.ray.clusters import actor_pids, add_node, kill_node, ray_options, stop_node, until
@@ -117,6 +119,29 @@ def test_a_node_that_hangs_is_not_waited_for(cluster: Any, tmp_path: Path):
         kill_node(node)
 
     assert firsts(batches) == expected()
+    cluster.remove_node(node, allow_graceful=False)
+
+
+def test_a_block_whose_object_is_lost_before_it_is_fetched_is_computed_again(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+):
+    before = {node["NodeID"] for node in ray.nodes()}
+    node = add_node(cluster)
+    (doomed,) = {node["NodeID"] for node in ray.nodes()} - before
+    fetch, lost = RayWorker.fetch, list[int]()
+
+    def lose_and_fetch(self: RayWorker, number: int, header: BlockHeader) -> None:
+        if self.node_id == doomed and not lost:
+            lost.append(number)
+            kill_node(node)
+        fetch(self, number, header)
+
+    monkeypatch.setattr(RayWorker, "fetch", lose_and_fetch)
+    with closing(loader_of(Tracked(None), num_workers=6)) as loader:
+        batches = list(loader)
+
+    assert firsts(batches) == expected()
+    assert lost
     cluster.remove_node(node, allow_graceful=False)
 
 
@@ -228,9 +253,10 @@ def test_a_record_that_kills_its_actor_three_times_is_named():
     loader = loader_of(Deadly())
     with (
         closing(loader),
-        pytest.raises(WorkerError, match=r"(?i)record.*77.* killed its worker 3 times"),
+        pytest.raises(WorkerError, match=r"(?i)record.*77.* killed its worker 3 times") as caught,
     ):
         list(loader)
+    assert "by a crash or a kill of its process, such as for lack of memory. " in str(caught.value)
 
 
 class Hanging(Tracked):
@@ -266,3 +292,63 @@ def test_an_error_in_an_actor_keeps_its_type_and_names_the_node():
     notes = "\n".join(caught.value.__notes__)
     assert "The file is missing on node " in notes
     assert ray.nodes()[0]["NodeManagerAddress"] in notes
+
+
+class Reads(gm.Map):
+    """Every tenth record is in a file that only some nodes have."""
+
+    def __init__(self, nodes: set[str]) -> None:
+        self.nodes = nodes
+
+    def __repr__(self) -> str:  # part of states
+        return "Reads()"
+
+    def map(self, element: Any) -> Any:
+        node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else "none"
+        if element % 10 == 3 and node not in self.nodes:
+            raise FileNotFoundError(2, "No such file", f"/data/{element}.jpg")
+        time.sleep(0.005)  # both nodes get blocks
+        return element
+
+
+@pytest.mark.parametrize(
+    ("where", "pool"),
+    [
+        ("one node", None),
+        ("other node", None),
+        ("here", None),
+        ("nowhere", None),
+        ("here", "missing files"),
+    ],
+)
+def test_what_is_skipped_for_a_missing_file_does_not_depend_on_the_node(
+    cluster: Any, where: str, pool: str | None, caplog: pytest.LogCaptureFixture
+):
+    here = ray.get_runtime_context().get_node_id()
+    others = [node.node_id for node in cluster.worker_nodes]
+    has_file = {
+        "one node": {others[0]},
+        "other node": {others[1]},
+        "here": {here},
+        "nowhere": set[str](),
+    }[where]
+
+    def read(nodes: set[str], **arguments: Any) -> Any:
+        loader = gm.load(
+            range(400),
+            num_epochs=1,
+            transformations=[Reads(nodes)],
+            read_options=gm.ReadOptions(num_threads=0),
+            on_error=gm.SkipErrors(1000),
+            **arguments,
+        )
+        with closing(loader), closing(iter(loader)) as iterator:
+            return list(iterator), iterator.get_state(), iterator.skipped
+
+    options = ray_options(shared_pool=pool, idle_timeout_s=1.0)
+    found = read(has_file, worker_count=2, worker_options=options)
+
+    assert found == read({here} if has_file else set())
+    assert len(found[2]) == (0 if has_file else 40)
+    if pool is None and has_file.isdisjoint(others):
+        assert "of the Ray cluster, a record could not be computed: FileNotFound" in caplog.text

@@ -134,6 +134,22 @@ def test_an_actor_that_dies_while_it_is_idle_is_replaced(monkeypatch: pytest.Mon
         assert set(loader) != {pid}
 
 
+@pytest.mark.usefixtures("cluster")
+def test_an_actor_that_dies_while_it_starts_is_counted(tmp_path: Path):
+    def die_once(worker: int, num_workers: int) -> None:
+        if not (tmp_path / "has died").exists():
+            (tmp_path / "has died").touch()
+            os._exit(1)
+
+    with closing(loader_of(Pid(), worker_init_fn=die_once)) as loader:
+        list(loader)
+        stats = loader.stats()
+
+    assert stats.num_restarts == 1
+    assert [worker.num_restarts for worker in stats.workers] == [1]
+    assert [node.num_restarts for node in stats.nodes] == [1]
+
+
 PROGRAM = """
 import os, sys, time
 import gristmill as gm
@@ -249,6 +265,9 @@ try:
         pass
 except gm.errors.WorkerError as error:
     print(error, flush=True)
+    for processes in cluster.head_node.all_processes.values():
+        for process in processes:
+            process.process.kill()
     os._exit(0)
 """
 
@@ -260,14 +279,30 @@ for kind in ("gcs_server", "raylet"):
 """
 
 
-@pytest.mark.parametrize("shared_pool", ["", "of a lost head"])
+HANG_HEAD = """
+import signal
+from tests.ray.clusters import actor_pids, children_of
+cluster.head_node.all_processes["gcs_server"][0].process.send_signal(signal.SIGSTOP)
+raylet = cluster.head_node.all_processes["raylet"][0].process.pid
+for pid in set(actor_pids()) & set(children_of(raylet)):
+    os.kill(pid, signal.SIGKILL)
+"""
+
+
+NO_ANSWER = "The head of the Ray cluster has not answered for 5 s"
+LEFT = "`ray.shutdown()` was called while a Ray cluster computed elements."
+
+
 @pytest.mark.parametrize(
-    ("what_happens", "message"),
+    ("what_happens", "message", "shared_pool"),
     [
-        (LOSE_HEAD, "The head of the Ray cluster has not answered for 5 s"),
-        ("ray.shutdown()", "`ray.shutdown()` was called while a Ray cluster computed elements."),
+        (LOSE_HEAD, NO_ANSWER, ""),
+        (LOSE_HEAD, NO_ANSWER, "of a lost head"),
+        (HANG_HEAD, NO_ANSWER, ""),
+        ("ray.shutdown()", LEFT, ""),
+        ("ray.shutdown()", LEFT, "of a program that leaves"),
     ],
-    ids=["head", "shutdown"],
+    ids=["head", "head, shared", "hanging head", "shutdown", "shutdown, shared"],
 )
 def test_the_end_of_the_cluster_is_a_clear_error(what_happens: str, message: str, shared_pool: str):
     root = Path(__file__).parents[2]

@@ -301,6 +301,36 @@ print([element.x for element in elements])
 """
 
 
+KILLED_PROGRAM = """
+import sys
+import gristmill as gm
+
+loader = gm.load(
+    range(10**7),
+    worker_count=1,
+    worker_options=gm.RayOptions(
+        address=sys.argv[1], shared_pool="of the killed", num_cpus=0.25, start_timeout_s=30.0
+    ),
+)
+iterator = iter(loader)
+next(iterator)
+print("computing", flush=True)
+for _ in iterator:
+    pass
+"""
+
+
+def test_a_pool_ends_soon_after_its_last_program_was_killed(cluster: Any):
+    command = [sys.executable, "-c", KILLED_PROGRAM, cluster.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "computing\n"
+        assert not is_gone("of the killed")
+        program.kill()
+
+    until(lambda: is_gone("of the killed"), "the pool ends", seconds=40.0)
+
+
 def test_programs_share_a_pool_even_for_classes_of_the_script(cluster: Any, tmp_path: Path):
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)

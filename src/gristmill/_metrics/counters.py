@@ -183,6 +183,7 @@ class Counters:
         self.max_threads = 0
         self.num_workers = 0
         self.worker_start = ""
+        self.missing_workers = ""
         self.restarts = 0
         self.num_positions = 0
         self.blocks_ready = 0
@@ -303,6 +304,7 @@ class Counters:
             max_threads=self.max_threads,
             num_workers=self.num_workers,
             worker_start=self.worker_start,
+            missing_workers=self.missing_workers,
             num_restarts=self.restarts,
             num_blocks=self._num_blocks,
             num_positions=self.num_positions,

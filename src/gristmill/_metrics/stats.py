@@ -90,13 +90,13 @@ class WorkerStats:
     num_blocks: int = 0
     """Blocks that it computed."""
     output_bytes: int = 0
-    """Bytes of the arrays in them."""
+    """Bytes of them, as they were sent."""
     busy_s: float = 0.0
     """Time for which it computed."""
     network_wait_s: float = 0.0
     """Time between request and reply in which it did not compute: that of the network, mostly."""
     num_restarts: int = 0
-    """How often another actor replaced it."""
+    """How often another actor replaced it, or one before it that died while it started."""
 
 
 @final
@@ -149,6 +149,8 @@ class Stats:
     """How the workers were started: `"forked"` from the fork server, with the reason if each worker
     imports some modules itself, or `"spawned"` as new interpreters, with the reason why they could
     not be forked."""
+    missing_workers: str = ""
+    """Why fewer Ray actors run than were requested, if the cluster has no room for all of them."""
     num_restarts: int = 0
     """Workers that died and were replaced."""
     num_blocks: int = 0
@@ -228,6 +230,8 @@ class Stats:
                 for step in self.steps
                 if step.num_values
             ]
+        if self.missing_workers:
+            lines.append(printable(self.missing_workers))
         return "\n".join([*lines, *([] if self.bottleneck is None else [str(self.bottleneck)])])
 
     def __repr__(self) -> str:
@@ -345,6 +349,7 @@ def add_stats(several: Iterable[Stats]) -> Stats:
             max_threads=stats.max_threads,
             num_workers=stats.num_workers,
             worker_start=stats.worker_start,
+            missing_workers=stats.missing_workers,
             num_restarts=total.num_restarts + stats.num_restarts,
             num_blocks=total.num_blocks + stats.num_blocks,
             num_positions=total.num_positions + stats.num_positions,

@@ -454,3 +454,26 @@ def test_every_task_is_computed_once_whichever_worker_is_slow(
     assert [task.result().block.rows() for task in tasks] == [
         list(task.positions) for task in tasks
     ]
+
+
+def test_a_task_moves_to_a_certain_worker_unless_another_one_has_it(make_reply: MakeReply):
+    scheduler = scheduler_of(3)
+    tasks = submit(scheduler, 3)
+    scheduler.assign(max_per_worker=1)
+
+    assert scheduler.move(0, tasks[0].number, to=2) == [Assignment(2, tasks[0])]
+    scheduler.duplicate(tasks[1])
+    assert scheduler.move(1, tasks[1].number, to=2) == []
+
+    scheduler.complete(2, tasks[0].number, make_reply(tasks[0].positions))
+    assert tasks[0].is_done
+
+
+def test_a_task_that_is_done_or_cancelled_does_not_move():
+    scheduler = scheduler_of(2)
+    tasks = submit(scheduler, 2)
+    scheduler.assign(max_per_worker=1)
+    scheduler.cancel(tasks)
+
+    assert scheduler.move(0, tasks[0].number, to=1) == []
+    assert scheduler.is_idle(0)

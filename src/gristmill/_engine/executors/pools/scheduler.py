@@ -257,6 +257,20 @@ class Scheduler:
         ]
         return [self._assign(min(others)[1], task)] if others else []
 
+    def move(self, worker: int, number: int, *, to: int) -> list[Assignment]:
+        """Assign a task to a certain worker, after the reply of another one could not be used.
+
+        Args:
+            worker: The worker that has replied.
+            number: The number of the task.
+            to: The worker that gets it.
+
+        Returns:
+            What to send; nothing if the task is done, cancelled, or with another worker, too.
+        """
+        task = self._remove(worker, number)
+        return [self._assign(to, task)] if task.is_open and not task.num_holders else []
+
     def withdraw_all(self) -> list[Order]:
         """Drop all tasks, at the end of a session.
 

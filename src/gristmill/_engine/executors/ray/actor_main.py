@@ -15,6 +15,7 @@ from gristmill._base.memory.aligned_alloc import keep_memory_warm
 from gristmill._engine.executors.pools.job import Job, load_jobs
 from gristmill._engine.executors.pools.open_job import OpenJob, Probe
 from gristmill._engine.executors.ray.messages import ActorInit, BlockHeader, Started
+from gristmill._engine.executors.ray.missing import find_missing, missing_skips
 from gristmill._engine.executors.serialization.block_codec import (
     BlockEncoder,
     BlockTimes,
@@ -103,11 +104,14 @@ class ActorWorker:
         """Return the header of a block, and its buffers if they are large."""
         job = self._jobs[number]
         begin = time.perf_counter()
-        times = BlockTimes()
+        times, missing = BlockTimes(), ""
         try:
             result = job.read(positions)
             if result.error is not None:
                 _add_node(result.error, self._node)
+            for skip in missing_skips(result):
+                _add_node(skip.error, self._node)
+                missing = missing or skip.record.error
             computed_at = time.perf_counter()
             block = self._encoder.encode(job.cut, result)
             now = time.perf_counter()
@@ -123,9 +127,9 @@ class ActorWorker:
         except BaseException as error:  # no memory, a mistake of ours, KeyboardInterrupt of users
             _add_node(error, self._node)
             block = self._encoder.encode_failure(job.cut, error)
-        return self._pack(block, times)
+        return self._pack(block, times, missing)
 
-    def _pack(self, block: EncodedBlock, times: BlockTimes) -> PackedBlock:
+    def _pack(self, block: EncodedBlock, times: BlockTimes, missing: str) -> PackedBlock:
         buffers = [np.frombuffer(buffer.raw(), np.uint8) for buffer in block.buffers]
         content: bytes | None = block.content
         if len(block.content) > self._max_inline_bytes or (
@@ -136,7 +140,7 @@ class ActorWorker:
         num_bytes = sum(buffer.nbytes for buffer in buffers)
         logs = tuple(self._logs)
         del self._logs[: len(logs)]
-        header = BlockHeader(content, num_bytes, block.error, times, logs)
+        header = BlockHeader(content, num_bytes, block.error, times, missing, logs)
         return pickle.dumps(header, 5), buffers or None
 
     def probe(self, number: int, position: int, record: int | None) -> None:
@@ -146,12 +150,13 @@ class ActorWorker:
 
 def _add_node(error: BaseException, node: str) -> None:
     """Name the node in an error that is likely to come from what is installed or stored there."""
-    if isinstance(error, ModuleNotFoundError):
+    missing = find_missing(error)
+    if isinstance(missing, ModuleNotFoundError):
         error.add_note(
-            f"The module {error.name!r} is missing on node {node}. Install it there, or pass "
+            f"The module {missing.name!r} is missing on node {node}. Install it there, or pass "
             'RayOptions(runtime_env={"working_dir": "."}) or {"py_modules": [...]}.'
         )
-    elif isinstance(error, FileNotFoundError):
+    elif missing is not None:
         error.add_note(
             f"The file is missing on node {node}. Put it where all nodes can read it, such as a "
             "shared file system or an object store."

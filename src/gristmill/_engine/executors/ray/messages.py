@@ -47,4 +47,6 @@ class BlockHeader(Message):
     error: bytes | None
     """The error after the last element, if any. See `dump_error`."""
     times: BlockTimes
+    missing: str
+    """The error for a file or module that is missing there, if a record was skipped for it."""
     logs: Sequence[RelayedLog]

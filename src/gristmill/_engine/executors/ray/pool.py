@@ -11,20 +11,24 @@ import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, final
 
+from gristmill._engine.blocks.block import BlockResult
 from gristmill._engine.executors.pools.base import WorkerPool
 from gristmill._engine.executors.pools.job import Job
 from gristmill._engine.executors.pools.open_job import Probe, probes_of
 from gristmill._engine.executors.pools.task import Task
+from gristmill._engine.executors.ray import idle_pools
 from gristmill._engine.executors.ray.actor_starter import ActorStarter, versions
 from gristmill._engine.executors.ray.cluster.deaths import cause_of_death, is_death, is_loss
 from gristmill._engine.executors.ray.cluster.elastic import ElasticSize
 from gristmill._engine.executors.ray.cluster.monitor import ClusterMonitor
-from gristmill._engine.executors.ray.cluster.nodes import LOST_FOR_S, ClusterNodes
+from gristmill._engine.executors.ray.cluster.nodes import ClusterNodes, ClusterView
+from gristmill._engine.executors.ray.cluster.room import ClusterRoom
 from gristmill._engine.executors.ray.events import POLL_S, REPLACE_POLL_S, EventQueue
 from gristmill._engine.executors.ray.messages import BlockHeader, Started
+from gristmill._engine.executors.ray.missing import Arrival, LackingNodes, computed_here
 from gristmill._engine.executors.ray.reply import ActorReply, RemoteReply
 from gristmill._engine.executors.ray.stored_plan import StoredPlan, is_stored
-from gristmill._engine.executors.ray.worker import Event, RayWorker, WorkerCounts
+from gristmill._engine.executors.ray.worker import Event, PoolCounts, RayWorker
 from gristmill._engine.executors.serialization.log_relay import deliver
 from gristmill._engine.executors.serialization.packed_sources import PackedSource
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan
@@ -35,9 +39,6 @@ from gristmill._metrics.stats import WorkerStats
 from gristmill.options import RayOptions
 
 _logger = logging.getLogger("gristmill")
-
-_pools: "weakref.WeakSet[RayPool]" = weakref.WeakSet()
-"""The pools of this process. One that needs room ends the actors of those that are idle."""
 
 
 @final
@@ -71,22 +72,21 @@ class RayPool(WorkerPool):
         self._plan = plan
         self._starter = ActorStarter(ray, plan, options, name)
         self._workers: dict[int, RayWorker] = {}
-        self._counts: dict[tuple[int, str], WorkerCounts] = {}
-        """What was done, by the number of the worker and its node."""
+        self._counts = PoolCounts()
+        self._lacking = LackingNodes()
         self._events: EventQueue[Event] = EventQueue()
         self._replies: weakref.WeakValueDictionary[int, ActorReply] = weakref.WeakValueDictionary()
-        self._nodes = ClusterNodes(ray, options)
-        self._elastic: ElasticSize | None = None
-        if options.num_workers is None:
-            self._elastic = ElasticSize(
-                options.min_workers, options.max_workers, time.monotonic(), policy
-            )
+        self._nodes = ClusterNodes(options)
+        is_elastic = options.num_workers is None
+        self._elastic = ElasticSize.within(options, policy) if is_elastic else None
         self._size = options.num_workers or options.min_workers
+        self._start_timeout_s = options.start_timeout_s
         self._died_at: float | None = None
         """When an actor died that has not been replaced yet."""
-        self._monitor = ClusterMonitor(
-            ray, self._nodes.request, wants_room=self._elastic is not None
-        )
+        self._view: ClusterView | None = None
+        """The cluster after the last death."""
+        self._monitor = ClusterMonitor(ray, self._nodes.request, wants_room=is_elastic)
+        self._room = ClusterRoom(self._monitor, self._nodes)
 
     @property
     def is_usable(self) -> bool:
@@ -128,22 +128,26 @@ class RayPool(WorkerPool):
 
     @property
     def num_workers(self) -> int:
-        return sum(map(self.scheduler.has_worker, self._workers)) or self._size
+        return self._num_ready or self._size
+
+    @property
+    def _num_ready(self) -> int:
+        return sum(map(self.scheduler.has_worker, self._workers))
 
     def start(self) -> None:
         if not self._monitor.is_started:
             self._monitor.start()
             weakref.finalize(self, self._monitor.stop)
-            _pools.add(self)
+            idle_pools.register(self)
         for number in range(self._size):
             if number not in self._workers:
                 self._start_worker(number)
 
     def _start_worker(self, number: int) -> None:
-        avoided = self._nodes.avoided
+        avoided = self._nodes.avoided(self._view)
         name, handle = self._starter.create(number, avoided=avoided)
         worker = RayWorker(number, name, handle, self._events)
-        worker.avoids_until = time.monotonic() + LOST_FOR_S if avoided else None
+        worker.avoids_until = self._nodes.next_try_at if avoided else None
         self._workers[number] = worker
         worker.load(self._starter.load(handle, number, num_workers=self._size))
 
@@ -158,7 +162,7 @@ class RayPool(WorkerPool):
         return sum([reply.num_bytes for reply in replies if reply is not None])
 
     def describe_workers(self) -> tuple[WorkerStats, ...]:
-        return tuple(counts.as_stats() for counts in list(self._counts.values()))
+        return self._counts.as_stats()
 
     def close(self) -> None:
         self._is_closed = True
@@ -205,6 +209,9 @@ class RayPool(WorkerPool):
             has_events = bool(events)
             for event in events:
                 self._handle(event)
+            for arrival in self._lacking.take_parked():
+                if self._workers.get(arrival.worker.number) is arrival.worker:
+                    self._accept(arrival)
             self._check_cluster()
             if deadline is not None and time.monotonic() >= deadline:
                 break
@@ -241,39 +248,78 @@ class RayPool(WorkerPool):
             worker.is_probing = False
             self._send_tasks(worker)
         elif error is not None and event.kind == "data":
-            worker.finish(event.task)  # the object was lost
+            worker.end_fetch(event.task, event.arrived_at)  # the object was lost
+            worker.finish(event.task)
             self.scheduler.lose_reply(worker.number, event.task)
             self._send_tasks(worker)
         elif error is not None:
             self._replace(worker, cause_of_death(error), is_lost=is_loss(self._ray, error))
         elif event.kind == "header":
-            self._handle_header(worker, event.task, event.future.result())
+            self._handle_header(event)
         else:
-            header = worker.finish(event.task)
-            assert header is not None
+            header = worker.end_fetch(event.task, event.arrived_at)
             self._complete(worker, event.task, header, event.future.result())
 
-    def _handle_header(self, worker: RayWorker, number: int, encoded: bytes) -> None:
-        header: BlockHeader = pickle.loads(encoded)
+    def _handle_header(self, event: Event) -> None:
+        worker, number, encoded = event.worker, event.task, event.future.result()
+        header = worker.receive(number, pickle.loads(encoded), event.arrived_at)
         for log in header.logs:
             deliver(log, worker.number)
+        self._accept(Arrival(worker, number, encoded, header))
+
+    def _accept(self, arrival: Arrival) -> None:
+        """Use a block that was computed, unless another node or a later actor has to try it."""
+        worker, number, encoded, header = arrival
+        if header.missing and self._try_elsewhere(arrival):
+            return
         if self._keeps_remote:
-            worker.count(header)
             reply = RemoteReply(encoded, header, worker.data_of(number))
-            worker.finish(number)
-            self.scheduler.complete(worker.number, number, reply)
-            self._send_tasks(worker)
+            self._finish(worker, number, reply)
         elif header.num_bytes:
             worker.fetch(number, header)
         else:
-            worker.finish(number)
             self._complete(worker, number, header, ())
 
     def _complete(self, worker: RayWorker, number: int, header: BlockHeader, buffers: Any) -> None:
-        reply = ActorReply(worker.count(header), buffers)
+        task = worker.task_of(number)
+
+        def recompute(result: BlockResult) -> BlockResult:
+            return computed_here(self._jobs[task.job], task.positions, result)
+
+        reply = ActorReply(header, buffers, recompute=recompute)
         self._replies[id(reply)] = reply
+        self._finish(worker, number, reply)
+
+    def _finish(self, worker: RayWorker, number: int, reply: ActorReply | RemoteReply) -> None:
+        worker.finish(number)
+        self._lacking.forget(number)
         self.scheduler.complete(worker.number, number, reply)
         self._send_tasks(worker)
+
+    def _try_elsewhere(self, arrival: Arrival) -> bool:
+        """Let a node compute a block that has not tried it, or wait for the actor of one.
+
+        Returns:
+            Whether there may be one. Else the block counts as it is.
+        """
+        worker, number, _, _ = arrival
+        if worker.task_of(number).is_cancelled:
+            return False
+        ready = [one for one in self._workers.values() if self.scheduler.has_worker(one.number)]
+        other = self._lacking.find_other(arrival, ready)
+        if other is None:
+            began_after = time.monotonic() - self._start_timeout_s
+            is_growing = self._died_at is not None or any(
+                one.created_at > began_after for one in self._workers.values() if one not in ready
+            )
+            if is_growing:
+                self._lacking.parked.append(arrival)
+            return is_growing
+        worker.finish(number)
+        for order in self.scheduler.move(worker.number, number, to=other.number):
+            self._send(order.worker, order.task)
+        self._send_tasks(worker)
+        return True
 
     def _handle_start(self, worker: RayWorker, future: Any, error: BaseException | None) -> None:
         if error is not None:
@@ -288,8 +334,7 @@ class RayPool(WorkerPool):
         for log in started.logs:
             deliver(log, worker.number)
         worker.node_id, worker.node = started.node_id, started.node
-        key = worker.number, worker.node
-        worker.counts = self._counts.setdefault(key, WorkerCounts(worker.name, worker.node))
+        worker.counts = self._counts.of(worker)
         if started.error is not None:
             self._failure = load_error(started.error)
             self._discard(worker, "it could not start")
@@ -307,22 +352,21 @@ class RayPool(WorkerPool):
         error = self._monitor.lost_error()
         if error is not None:
             self._failure = error
-        elif self._died_at is not None and self._monitor.answered_at > self._died_at:
-            self._died_at = None
-            self.start()
-        elif any(map(self.scheduler.has_worker, self._workers)):
+        elif self._died_at is not None and (view := self._monitor.view_since(self._died_at)):
+            self._died_at, self._view = None, view
+            self._failure = self._nodes.refusal_error(view)
+            if self._failure is None:
+                self.start()
+        elif self._num_ready:
             self._nodes.restart_timer()
             self._try_all_nodes()
-        else:
-            self._make_room()
-            self._failure = self._nodes.room_error()
-
-    def _make_room(self) -> None:
-        """End the idle actors of other loaders of this process, if the cluster is full."""
-        idle = [pool for pool in list(_pools) if pool.is_holding_room]
-        if idle and self._nodes.is_full:
-            for pool in idle:
-                pool.release()
+            self._counters.missing_workers = self._room.explain(
+                num_ready=self._num_ready, num_wanted=self._size
+            )
+        elif self._nodes.is_overdue and (view := self._room.view):
+            if self._nodes.is_full(view):
+                idle_pools.release_idle()
+            self._failure = self._nodes.room_error(view)
 
     @property
     def is_holding_room(self) -> bool:
@@ -341,12 +385,11 @@ class RayPool(WorkerPool):
 
     def _resize(self, elastic: ElasticSize) -> None:
         """Start or release actors."""
-        num_ready = sum(map(self.scheduler.has_worker, self._workers))
         num_free = self._monitor.num_free
-        self._size = elastic.adapt(time.monotonic(), num_ready=num_ready, num_free=num_free)
+        self._size = elastic.adapt(time.monotonic(), num_ready=self._num_ready, num_free=num_free)
         if self._is_idle or self._failure is not None or self._is_closed:
             return
-        if len(self._workers) < self._size:
+        if len(self._workers) < self._size and self._monitor.is_responsive:
             self.start()
         for number in sorted(self._workers, reverse=True)[: len(self._workers) - self._size]:
             if not self.scheduler.has_worker(number) or self.scheduler.is_idle(number):
@@ -356,12 +399,9 @@ class RayPool(WorkerPool):
 
     def _refuse(self, worker: RayWorker, found: dict[str, str]) -> None:
         """Start an actor elsewhere, in place of one on a node that has other versions."""
-        error = self._nodes.refuse(found, versions())
+        self._nodes.refuse(found, versions())
         self._discard(worker, "other versions")
-        if error is not None:
-            self._failure = error
-            return
-        self.start()
+        self._died_at = time.monotonic()
 
     def _replace(self, dead: RayWorker, reason: str, *, is_lost: bool = False) -> None:
         """Start another actor in place of a dead one, unless too many have died.
@@ -377,7 +417,7 @@ class RayPool(WorkerPool):
             self._nodes.lose(dead.node_id)
         if self._is_idle or self._failure is not None:
             return
-        dead.counts.num_restarts += 1
+        self._counts.add_restart(dead, was_ready=was_ready)
         self._counters.restarts += 1
         _logger.debug("Ray actor %d is replaced: %s", dead.number, reason)
         if not is_lost:

@@ -1,6 +1,6 @@
 """Reply of an actor: a block in the object store, copied once when the consumer collects it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -19,15 +19,25 @@ class ActorReply:
 
     The memory of the store is read-only, and limited. So the arrays of the user are copies, and the
     store is free again as soon as the consumer has collected the block.
+
+    Args:
+        header: The header.
+        buffers: The buffers, if they have arrived.
+        recompute: Returns what counts instead of the result, if something is missing on all nodes.
     """
 
-    __slots__ = ("__weakref__", "_buffers", "_header", "num_bytes")
+    __slots__ = ("__weakref__", "_buffers", "_header", "_recompute", "num_bytes")
 
     def __init__(
-        self, header: BlockHeader, buffers: Sequence[NDArray[np.uint8]] | None = None
+        self,
+        header: BlockHeader,
+        buffers: Sequence[NDArray[np.uint8]] | None = None,
+        *,
+        recompute: Callable[[BlockResult], BlockResult],
     ) -> None:
         self._header = header
         self._buffers = buffers
+        self._recompute = recompute
         self.num_bytes = header.num_bytes
 
     @property
@@ -50,7 +60,8 @@ class ActorReply:
         header, buffers = self._header, list(self._buffers)
         content = buffers.pop() if header.content is None else header.content
         copies = [_copied(buffer) for buffer in buffers]
-        return decode_block(content, copies, header.error, header.times)
+        result = decode_block(content, copies, header.error, header.times)
+        return self._recompute(result) if header.missing else result
 
 
 @final

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, final
@@ -27,24 +27,82 @@ class Event(NamedTuple):
     task: int
     """The number of the task; -1 for the start."""
     future: Any
+    arrived_at: float
+    """When it did, by `time.perf_counter`. The consumer may be busy then, and handles it later."""
 
 
 @final
 @dataclass
 class WorkerCounts:
-    """What the actors with one number have done on one node."""
+    """What the actors with one number have done on one node.
+
+    >>> counts = WorkerCounts("worker 0", "10.0.0.2", busy_s=1.5, in_flight_s=2.0)
+    >>> counts.as_stats().network_wait_s
+    0.5
+    """
 
     name: str = ""
     node: str = ""
     num_blocks: int = 0
     output_bytes: int = 0
     busy_s: float = 0.0
-    network_wait_s: float = 0.0
+    in_flight_s: float = 0.0
+    """Time in which they had something to compute or to transfer."""
     num_restarts: int = 0
 
     def as_stats(self) -> WorkerStats:
         """Return it as users see it."""
-        return WorkerStats(**vars(self))
+        return WorkerStats(
+            name=self.name,
+            node=self.node,
+            num_blocks=self.num_blocks,
+            output_bytes=self.output_bytes,
+            busy_s=self.busy_s,
+            network_wait_s=max(0.0, self.in_flight_s - self.busy_s),
+            num_restarts=self.num_restarts,
+        )
+
+
+@final
+class PoolCounts:
+    """What the actors of a pool have done, by their number and node."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[int, str], WorkerCounts] = {}
+        self._failed_starts = Counter[int]()
+        """How many actors died before they had started, by number. Their nodes are unknown."""
+
+    def of(self, worker: "RayWorker") -> WorkerCounts:
+        """Return the counts of an actor that has started."""
+        key = worker.number, worker.node
+        counts = self._counts.setdefault(key, WorkerCounts(worker.name, worker.node))
+        counts.num_restarts += self._failed_starts.pop(worker.number, 0)
+        return counts
+
+    def add_restart(self, dead: "RayWorker", *, was_ready: bool) -> None:
+        """Count that an actor is replaced."""
+        if was_ready:
+            dead.counts.num_restarts += 1
+        else:
+            self._failed_starts[dead.number] += 1
+
+    def as_stats(self) -> tuple[WorkerStats, ...]:
+        """Return them as users see them. Any thread may call this."""
+        return tuple(counts.as_stats() for counts in list(self._counts.values()))
+
+
+@final
+@dataclass
+class _Call:
+    """A call that computes a task."""
+
+    task: Task
+    header_ref: Any
+    data_ref: Any
+    began_at: float
+    """When the task was sent, or the transfer of its buffers requested."""
+    header: BlockHeader | None = None
+    """Its header, while the buffers are being transferred."""
 
 
 @final
@@ -58,21 +116,21 @@ class RayWorker:
     events: EventQueue[Event]
     avoids_until: float | None = None
     """Until when it must not run on a node that was lost, if it must not. It may wait for that."""
+    created_at: float = field(default_factory=time.monotonic)
     is_released: bool = False
     """Whether it was ended while nothing used it."""
     counts: WorkerCounts = field(default_factory=WorkerCounts)
     node_id: str = ""
     node: str = ""
-    headers: dict[int, BlockHeader] = field(default_factory=dict[int, BlockHeader])
-    """Headers of the blocks that are being transferred, by task."""
     unsent: deque[Task] = field(default_factory=deque[Task])
     """Tasks that wait until a suspect one is done."""
     is_probing: bool = False
     """Whether the call for a record or an element has not returned."""
     _probes: Iterator[Probe] | None = None
     """The remaining records and elements of the task that is computed one by one."""
-    _calls: dict[int, tuple[Any, Any]] = field(default_factory=dict[int, tuple[Any, Any]])
-    _last_reply_at: float = 0.0
+    _calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
+    _counted_until: float = 0.0
+    """Until when the time in which there were calls is counted."""
     _clock_offset_s: float = math.inf
     """How far the clock here is ahead of that of the actor, and how long the fastest reply took."""
 
@@ -106,46 +164,62 @@ class RayWorker:
         return None
 
     def _send_task(self, task: Task) -> None:
-        if not self._calls:
-            self._last_reply_at = time.monotonic()
         positions = task.positions
-        call = self.handle.compute.options(num_returns=2).remote(
+        header_ref, data_ref = self.handle.compute.options(num_returns=2).remote(
             task.job, positions.start, positions.stop
         )
-        self._calls[task.number] = call
-        self._report(call[0], "header", task.number)
+        self._calls[task.number] = _Call(task, header_ref, data_ref, time.perf_counter())
+        self._report(header_ref, "header", task.number)
 
     def _send_probe(self, task: Task, probe: Probe) -> None:
         self.is_probing = True
         call = self.handle.probe.remote(task.job, probe.position, probe.record)
         self._report(call, "probe", task.number)
 
+    def receive(self, number: int, header: BlockHeader, arrived_at: float) -> BlockHeader:
+        """Count a block that was computed, and return its header with times by the clock here."""
+        counts, times = self.counts, header.times
+        counts.num_blocks += 1
+        counts.output_bytes += header.num_bytes + len(header.content or b"")
+        counts.busy_s += times.busy_s
+        self._count_in_flight(self._calls[number].began_at, arrived_at)
+        self._clock_offset_s = min(self._clock_offset_s, arrived_at - times.ended_at)
+        return replace(header, times=times.shifted(self._clock_offset_s))
+
     def fetch(self, number: int, header: BlockHeader) -> None:
         """Transfer the buffers of a block to this machine."""
-        self.headers[number] = header
-        self._report(self._calls[number][1], "data", number)
+        call = self._calls[number]
+        call.header, call.began_at = header, time.perf_counter()
+        self._report(call.data_ref, "data", number)
+
+    def end_fetch(self, number: int, arrived_at: float) -> BlockHeader:
+        """Note that the buffers of a block have arrived, or are lost; return its header."""
+        call = self._calls[number]
+        assert call.header is not None
+        self._count_in_flight(call.began_at, arrived_at)
+        return call.header
+
+    def task_of(self, number: int) -> Task:
+        """Return the task of a call."""
+        return self._calls[number].task
 
     def data_of(self, number: int) -> Any:
         """Return the reference to the buffers of a block."""
-        return self._calls[number][1]
+        return self._calls[number].data_ref
 
-    def finish(self, number: int) -> BlockHeader | None:
-        """Forget a call, and with it the object in the store; return its header if known."""
-        self._calls.pop(number, None)
-        return self.headers.pop(number, None)
+    def finish(self, number: int) -> None:
+        """Forget a call, and with it the object in the store."""
+        del self._calls[number]
 
-    def count(self, header: BlockHeader) -> BlockHeader:
-        """Count a block that has arrived, and return its header with times by the clock here."""
-        now = time.monotonic()
-        counts, busy_s = self.counts, header.times.busy_s
-        counts.num_blocks += 1
-        counts.output_bytes += header.num_bytes
-        counts.busy_s += busy_s
-        counts.network_wait_s += max(0.0, now - self._last_reply_at - busy_s)
-        self._last_reply_at = now
-        offset_s = time.perf_counter() - header.times.ended_at
-        self._clock_offset_s = min(self._clock_offset_s, offset_s)
-        return replace(header, times=header.times.shifted(self._clock_offset_s))
+    def _count_in_flight(self, began_at: float, ended_at: float) -> None:
+        """Count the time between two moments, but for what is counted already."""
+        self.counts.in_flight_s += max(0.0, ended_at - max(began_at, self._counted_until))
+        self._counted_until = max(self._counted_until, ended_at)
+
+    @property
+    def num_calls(self) -> int:
+        """How many tasks it was sent and has not finished."""
+        return len(self._calls)
 
     def take_back(self, max_count: int) -> int:
         """Take back tasks from the end of the queue that were not sent; return how many."""
@@ -156,10 +230,10 @@ class RayWorker:
         return count
 
     def _report(self, call: Any, kind: EventKind, task: int) -> None:
-        """Report the end of a call to the queue of events, from a thread of Ray."""
+        """Report the end of a call, and its time, to the queue of events, from a thread of Ray."""
         events, worker = self.events, self
 
         def report(future: Any) -> None:
-            events.put(Event(worker, kind, task, future))
+            events.put(Event(worker, kind, task, future, time.perf_counter()))
 
         call.future().add_done_callback(report)

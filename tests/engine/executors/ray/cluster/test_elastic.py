@@ -45,6 +45,13 @@ def test_a_content_consumer_releases_one_after_the_other_down_to_the_minimum():
     assert sizes[-1] == 1
 
 
+def test_of_many_actors_a_share_is_released_at_a_time():
+    sizes = run(ElasticSize(1, None, 0.0, POLICY), [1.0] * 8 + [0.0] * 41, num_free=1000)
+
+    assert sizes[7] == 256
+    assert sorted(set(sizes[8:]), reverse=True) == [256, 224, 196, 172, 151]
+
+
 def test_a_consumer_that_waits_sometimes_keeps_what_there_is():
     assert run(ElasticSize(1, None, 0.0, POLICY), [1.0] + [0.3] * 40)[-1] == 2
 

@@ -12,20 +12,17 @@ from typing import Any
 
 from gristmill._addresses import strip_credentials
 from gristmill._base.extras import load_extra
+from gristmill._engine.executors.ray.cluster.cleaner import end_with_program
+from gristmill._engine.executors.ray.cluster.probe import OTHER_PORT, explain_no_answer
 from gristmill._engine.executors.ray.cluster.runtime_env import for_program
+from gristmill._engine.executors.ray.cluster.sigterm import sigterm_kept
 from gristmill.errors import WorkerError
 from gristmill.options import RayOptions
-
-_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""The start of an HTTP/2 connection, with empty settings."""
 
 _TOKEN_REMEDY = (
     ". The cluster requires a token: set RAY_AUTH_MODE=token, and copy ~/.ray/auth_token from the "
     "machine of its head, or pass `ray get-auth-token` there as RAY_AUTH_TOKEN."
 )
-
-_SETTINGS_FRAME = 4
-"""The type of the frame that an HTTP/2 server answers with, in the byte after its length."""
 
 
 def connect(options: RayOptions) -> Any:
@@ -60,6 +57,9 @@ def connect(options: RayOptions) -> Any:
         raise WorkerError(
             f"Ray could not connect to the cluster at {address!r}: {error}{remedy}"
         ) from error
+    if address == "local":
+        context: Any = ray.get_runtime_context()
+        end_with_program(f"{context.get_temp_dir()}/{context.get_session_name()}")
     return ray
 
 
@@ -73,7 +73,8 @@ def _call_in_lasting_thread(function: Callable[[], object]) -> None:
 
     def call() -> None:
         try:
-            function()
+            with sigterm_kept():
+                function()
         except BaseException as error:
             answers.put(error)
         else:
@@ -107,9 +108,12 @@ def _find_address(options: RayOptions) -> str:
         return address
     reason = explain_no_answer(address, options.start_timeout_s)
     if reason is not None:
+        remedy = "Start one there with `ray start --head`, which prints its address"
+        if reason == OTHER_PORT:
+            remedy = "Use the address that `ray start --head` prints, whose port is 6379 by default"
         raise WorkerError(
-            f"There is no Ray cluster at {strip_credentials(address)!r}: {reason}. Start one there "
-            "with `ray start --head`, which prints its address, or leave `address` out."
+            f"There is no Ray cluster at {strip_credentials(address)!r}: {reason}. {remedy}, or "
+            "leave `address` out."
         )
     return address
 
@@ -119,32 +123,6 @@ def _last_started() -> str | None:
     folder = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()))
     with contextlib.suppress(OSError, UnicodeDecodeError):
         return (folder / "ray" / "ray_current_cluster").read_text().strip() or None
-    return None
-
-
-def explain_no_answer(address: str, timeout_s: float) -> str | None:
-    """Return why no cluster responds at an address; `None` if one does.
-
-    The head of a cluster speaks gRPC, so it answers the first bytes of an HTTP/2 connection at
-    once. Ray itself would wait for a minute, and then end the program.
-
-    >>> explain_no_answer("localhost", 1.0)
-    'it is not of the form "host:port"'
-    """
-    host, separator, port = address.rpartition(":")
-    if not separator or not port.isdigit() or int(port) >= 1 << 16:
-        return 'it is not of the form "host:port"'
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout_s) as connection:
-            connection.settimeout(timeout_s)
-            connection.sendall(_HTTP2_PREFACE)
-            answer = connection.recv(9)
-    except TimeoutError:
-        return f"nothing answered within {timeout_s:g} s"
-    except OSError as error:
-        return str(error.strerror or error).lower()
-    if len(answer) < 4 or answer[3] != _SETTINGS_FRAME:
-        return "something else answered"
     return None
 
 

@@ -18,10 +18,17 @@ def is_loss(ray: Any, error: BaseException) -> bool:
 
 
 def cause_of_death(error: BaseException) -> str:
-    r"""Return the last line of an error of Ray, which has the reason.
+    r"""Return what an actor died of, as the end of a sentence that ends in "by".
 
-    >>> cause_of_death(RuntimeError("The actor died.\nIts process was killed."))
-    'Its process was killed'
+    The last line of an error of Ray has the reason, and what may be the reason for that.
+
+    >>> cause_of_death(RuntimeError("The actor died.\nIts node has died. Node Id: 5f"))
+    "an end that Ray explains by 'Its node has died'"
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1].rstrip(".") if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    _, _, detail = lines[-1].rpartition("Worker exit detail: ")
+    if "exits with a connection error" in detail:  # all that Ray knows
+        return "a crash or a kill of its process, such as for lack of memory"
+    return f"an end that Ray explains by {detail.split('. ')[0].rstrip('.')!r}"

@@ -1,9 +1,11 @@
 """Elastic size: how many actors to use, from how long the consumer waits."""
 
+import time
 from dataclasses import dataclass
 from typing import final
 
 from gristmill._engine.tuning.policy import TuningPolicy
+from gristmill.options import RayOptions
 
 
 @final
@@ -12,7 +14,8 @@ class ElasticSize:
     """The number of actors, within bounds. It adapts once a window has passed.
 
     Actors are added while the consumer waits for most of the time: twice as many, as the right
-    number is not known. They are released one by one, since starting one takes seconds.
+    number is not known. They are released an eighth at a time, but at least one: starting one takes
+    seconds, and of a thousand, one more or less does not matter.
 
     Args:
         size: The number to begin with, which is also the smallest.
@@ -31,6 +34,11 @@ class ElasticSize:
         self._begin = self.now
         self._waited_s = 0.0
         self._content_since: float | None = None
+
+    @classmethod
+    def within(cls, options: RayOptions, policy: TuningPolicy) -> "ElasticSize":
+        """Return the smallest size that the user allows, as of now."""
+        return cls(options.min_workers, options.max_workers, time.monotonic(), policy)
 
     def add_wait(self, seconds: float) -> None:
         """Add time for which the consumer waited."""
@@ -61,6 +69,6 @@ class ElasticSize:
         elif self._content_since is None:
             self._content_since = now
         elif now - self._content_since >= self.policy.elastic_release_s:
-            self.size = max(self._minimum, self.size - 1)
+            self.size = max(self._minimum, self.size - max(1, self.size // 8))
             self._content_since = now
         return self.size

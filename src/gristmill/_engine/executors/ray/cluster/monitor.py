@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, final
 
 from gristmill._base.threads.background import Background
-from gristmill._engine.executors.ray.cluster.nodes import num_free_slots
+from gristmill._engine.executors.ray.cluster.nodes import ClusterView, num_free_slots
 from gristmill.errors import WorkerError
 
 PING_INTERVAL_S = 1.0
@@ -52,6 +52,8 @@ class ClusterMonitor:
         self.answered_at = 0.0
         """When the head last answered."""
         self._asked_at: float | None = None
+        self._view: ClusterView | None = None
+        self._is_view_wanted = False
         self.num_free = 0
         """How many more actors the cluster has room for, as of the last answer."""
         self._thread: Background | None = None
@@ -85,6 +87,26 @@ class ClusterMonitor:
         """End an actor from the thread: the call waits for the head. Then ask the head at once."""
         self._to_kill.append(handle)
         self.ask()
+
+    @property
+    def is_responsive(self) -> bool:
+        """Whether the head answers at once, so that creating an actor does not block."""
+        asked_at = self._asked_at
+        return asked_at is None or time.monotonic() - asked_at < PING_INTERVAL_S
+
+    def view_since(self, moment: float) -> ClusterView | None:
+        """Return the nodes and what is free, as of some time after a moment.
+
+        Returns:
+            The view; `None` if there is none yet. The head is asked for one then.
+        """
+        view = self._view
+        if view is not None and view.asked_at >= moment:
+            return view
+        if not self._is_view_wanted:
+            self._is_view_wanted = True
+            self.ask()
+        return None
 
     def lost_error(self) -> WorkerError | None:
         """Return an error if the cluster is gone: its head is silent, or this process has left."""
@@ -121,6 +143,12 @@ class ClusterMonitor:
             self.num_free = num_free_slots(self._ray.available_resources(), self._request)
         else:  # the cheapest request
             self._ray.experimental.internal_kv._internal_kv_exists(b"gristmill")  # noqa: SLF001
+        if self._is_view_wanted:
+            asked_at = time.monotonic()
+            self._view = ClusterView(
+                self._ray.nodes(), self._ray.available_resources(), asked_at=asked_at
+            )
+            self._is_view_wanted = False
         self._asked_at, self.answered_at = None, time.monotonic()
         if self._beat is not None and not self._is_stopped:
             self._beat()

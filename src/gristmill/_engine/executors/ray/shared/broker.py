@@ -5,13 +5,14 @@ themselves go from the worker's node to the reader's, not through the broker. It
 had no reader for some time.
 """
 
+import math
 import pickle
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from gristmill._base.extras import load_extra
 from gristmill._engine.executors.pools.job import Job
@@ -30,6 +31,10 @@ from gristmill.options import RayOptions
 
 READER_TIMEOUT_S = 15.0
 """A reader that has sent no heartbeat for this long is gone."""
+
+VANISHED_TIMEOUT_S = 5.0
+"""The pool ends after this time if the last reader has gone without detaching, as programs do that
+are killed. It may have been suspended only."""
 
 _POLL_S = 0.2
 
@@ -53,6 +58,16 @@ class PoolStatus:
 
     num_workers: int
     workers: tuple[WorkerStats, ...]
+
+
+class SharedPart(NamedTuple):
+    """What a reader gets of a block, or of a part of it, if it was split."""
+
+    positions: range
+    header: bytes
+    """A pickled `BlockHeader`."""
+    data: list[Any]
+    """A reference to the buffers. In a list, Ray does not fetch them."""
 
 
 @final
@@ -93,6 +108,8 @@ class Broker:
         self._readers: dict[str, _Reader] = {}
         self._opening: Opening | None = None
         self._idle_since = time.monotonic()
+        self._has_vanished = False
+        """Whether the last reader has gone without detaching."""
         self._grid = 0
         self._policy = DEFAULT_POLICY
         self._typical_s: float | None = None
@@ -153,8 +170,7 @@ class Broker:
         """Return the parts of a block, computed now or before, for this reader or another one.
 
         Returns:
-            For each part, a pickled `BlockHeader` and a list with a reference to its buffers; or a
-            serialized error, which ends the block.
+            A `SharedPart` for each part; or a serialized error, which ends the block.
         """
         with self._lock:
             if reader not in self._readers:  # it was silent for some time, but is not gone
@@ -266,9 +282,11 @@ class Broker:
                 if now - reader.seen_at > READER_TIMEOUT_S:
                     del self._readers[name]
                     self._blocks.remove_reader(name)
+                    self._has_vanished = True
             if self._readers:
-                self._idle_since = now
-        return now - self._idle_since > idle_timeout_s
+                self._idle_since, self._has_vanished = now, False
+            limit_s = min(idle_timeout_s, VANISHED_TIMEOUT_S if self._has_vanished else math.inf)
+        return now - self._idle_since > limit_s
 
 
 def _records_of(jobs: Sequence[Job]) -> int:
@@ -280,7 +298,7 @@ def _parts_of(task: Task) -> Sequence[Any]:
     if task.error is not None:
         return [dump_error(task.error, where="In the shared pool")]
     if isinstance(task.reply, RemoteReply):
-        return [(task.reply.encoded, [task.reply.data])]
+        return [SharedPart(task.positions, task.reply.encoded, [task.reply.data])]
     parts: list[Any] = []
     for subtask in task.subtasks:
         parts.extend(_parts_of(subtask))

@@ -12,6 +12,7 @@ import uuid
 import weakref
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, NamedTuple, final
 
 from gristmill._engine.blocks.block import Block, BlockResult, join_results
@@ -23,8 +24,14 @@ from gristmill._engine.executors.ray.cluster.monitor import ClusterMonitor
 from gristmill._engine.executors.ray.cluster.runtime_env import for_actor
 from gristmill._engine.executors.ray.events import POLL_S, REPLACE_POLL_S, EventQueue
 from gristmill._engine.executors.ray.messages import BlockHeader
+from gristmill._engine.executors.ray.missing import computed_here
 from gristmill._engine.executors.ray.reply import ActorReply
-from gristmill._engine.executors.ray.shared.broker import Attachment, Broker, Opening
+from gristmill._engine.executors.ray.shared.broker import (
+    Attachment,
+    Broker,
+    Opening,
+    SharedPart,
+)
 from gristmill._engine.executors.ray.shared.description import describe_jobs, difference
 from gristmill._engine.executors.ray.shared.heart import Heart
 from gristmill._engine.executors.ray.stored_plan import StoredPlan, is_stored
@@ -54,6 +61,8 @@ class _Event(NamedTuple):
     task: Task
     part: int
     future: Any
+    arrived_at: float
+    """When, by `time.perf_counter`."""
 
 
 @final
@@ -316,7 +325,7 @@ class SharedPool(WorkerPool):
         events = self._events
 
         def report(future: Any) -> None:
-            events.put(_Event(kind, worker, task, part, future))
+            events.put(_Event(kind, worker, task, part, future, time.perf_counter()))
 
         call.future().add_done_callback(report)
 
@@ -346,14 +355,17 @@ class SharedPool(WorkerPool):
             if isinstance(part, bytes):
                 arrival.parts[number] = load_error(part)
                 continue
-            encoded, (data,) = part
-            header: BlockHeader = pickle.loads(encoded)
-            # The clock of the actor is unknown: its work is recorded as if it ended now.
-            times = header.times.shifted(time.perf_counter() - header.times.ended_at)
+            assert isinstance(part, SharedPart)
+            header: BlockHeader = pickle.loads(part.header)
+            # The clock of the actor is unknown: its work is recorded as if it ended just before.
+            times = header.times.shifted(event.arrived_at - header.times.ended_at)
             header = replace(header, times=times)
-            arrival.parts[number] = ActorReply(header, None if header.num_bytes else ())
+            recompute = partial(computed_here, self._jobs[event.task.job], part.positions)
+            arrival.parts[number] = ActorReply(
+                header, None if header.num_bytes else (), recompute=recompute
+            )
             if header.num_bytes:
-                self._report(data, "data", event.worker, event.task, number)
+                self._report(part.data[0], "data", event.worker, event.task, number)
         self._finish_arrival(event.worker, event.task)
 
     def _finish_arrival(self, worker: int, task: Task) -> None:
