@@ -103,8 +103,8 @@ def as_visible(error: BaseException) -> BaseException:
         return error
     notes: list[str] = getattr(error, "__notes__", [])
     visible = WorkerError(
-        f"`sys.exit({'' if error.code is None else repr(error.code)})` was called while an element "
-        f"was computed. {' '.join(notes[:1])} Raise an exception there, or return a value."
+        f"`sys.exit({'' if error.code is None else repr(error.code)})` was called by code of the "
+        f"pipeline. {' '.join(notes[:1])} Raise an exception there, or return a value."
     )
     for note in notes[1:]:
         visible.add_note(note)
