@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+
 from gristmill._base.format_numbers import count_of
+from gristmill._base.seed import indexed_states
 from gristmill._data.sources.record_location import RecordLocation
 
 
@@ -17,9 +20,12 @@ class RandomDraw:
     >>> def jitter(element, rng):
     ...     return element + rng.random()
     >>> elements = iter(MapDataset.range(5).seed(7).random_map(jitter).to_iter_dataset())
-    >>> _ = next(elements), next(elements)
-    >>> elements.provenance().records[0].draws
-    (RandomDraw(step='RandomMap jitter', seed=369571992, index=1),)
+    >>> _, second = next(elements), next(elements)
+    >>> (draw,) = elements.provenance().records[0].draws
+    >>> draw
+    RandomDraw(step='RandomMap jitter', seed=369571992, index=1)
+    >>> jitter(1, draw.generator()) == second
+    True
     """
 
     step: str
@@ -28,6 +34,13 @@ class RandomDraw:
     """The seed of the random map."""
     index: int
     """The index of the element, the word of Philox's counter that distinguishes elements."""
+
+    def generator(self) -> np.random.Generator:
+        """Return a new generator in the state in which the random map received its own."""
+        (state,) = indexed_states(self.seed, [self.index])
+        made = np.random.Philox()
+        made.state = state
+        return np.random.Generator(made)
 
 
 @final
