@@ -15,8 +15,7 @@ from gristmill._api.feeding.hosts import HostAgreement
 from gristmill._api.feeding.remainder import RemainderMode
 from gristmill.errors import ClosedError, FeedError
 from tests.api.feeding.memory_exchange import MemoryExchange, Store
-
-TIMEOUT_S = 30
+from tests.time_limits import PATIENCE_S
 
 
 def hosts_of(store: Store, count: int, how: RemainderMode) -> list[HostAgreement]:
@@ -34,7 +33,7 @@ def in_threads(count: int):
 
 
 def result(future: "Future[Any]") -> Any:
-    return future.result(TIMEOUT_S)
+    return future.result(PATIENCE_S)
 
 
 def steps_taken(hosts: HostAgreement, sizes: list[int]) -> int | str:
@@ -231,7 +230,7 @@ def test_stopping_after_the_end_does_not_disturb_a_process_that_is_late(how: Rem
     first = HostAgreement(MemoryExchange(store, 0), range(2), 0, how)
     exchange = MemoryExchange(store, 1)
     may_read = threading.Event()
-    exchange.before_wait = lambda: may_read.wait(TIMEOUT_S)
+    exchange.before_wait = lambda: may_read.wait(PATIENCE_S)
     second = HostAgreement(exchange, range(2), 1, how)
 
     with in_threads(1) as submit:
@@ -302,7 +301,7 @@ def test_a_long_wait_is_logged(
     try:
         with caplog.at_level(logging.WARNING, "gristmill"), in_threads(1) as submit:
             waiting = submit(hosts[me].agree, 4)
-            assert is_logged.wait(TIMEOUT_S)
+            assert is_logged.wait(PATIENCE_S)
             hosts[me].stop()
             with pytest.raises(ClosedError):
                 result(waiting)

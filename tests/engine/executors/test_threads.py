@@ -16,8 +16,8 @@ from gristmill._engine.executors.threads import ThreadExecutor
 from gristmill._engine.tuning.measure import has_mostly_waited
 from gristmill._engine.tuning.policy import DEFAULT_POLICY
 from gristmill.errors import ClosedError
+from tests.time_limits import PATIENCE_S
 
-PATIENCE_S = 20.0
 Read = Callable[[range], BlockResult]
 
 
