@@ -442,6 +442,33 @@ def test_when_the_worker_is_gone_its_batches_stay_as_long_as_somebody_holds_them
     assert both.memory.shared_bytes == 0
 
 
+def test_a_slot_that_turns_out_to_be_too_small_is_replaced_in_the_same_block():
+    both = Both()
+    warm_up(both)
+
+    (array,) = both.send(full(1, 3 * MB))
+
+    assert both.num_slots == 1
+    assert both.memory.shared_bytes < 3.1 * MB
+    assert array[-1] == 1
+    both.close()
+
+
+def test_the_parent_never_learns_of_a_slot_that_is_replaced_before_it_is_sent():
+    both = Both()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    kept = both.send(full(0))
+
+    (array,) = both.send(full(1, 3 * MB))
+
+    assert both.num_slots == 2
+    assert both.closed == []
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert (kept[0][0], array[-1]) == (0, 1)
+    both.close()
+
+
 def test_nothing_keeps_a_descriptor():
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
