@@ -24,7 +24,7 @@ def run(
         [*command(script), *map(str, arguments)],
         input=stdin,
         capture_output=True,
-        timeout=3 * PATIENCE_S,
+        timeout=PATIENCE_S,
         env={**os.environ, **(environ or {})},
         check=False,
     )
