@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A property says nothing of speed, and other programs may keep the processors busy.
+settings.register_profile("gristmill", settings(), deadline=None, print_blob=True)
+settings.load_profile("gristmill")
 
 
 def pytest_configure() -> None:

@@ -10,8 +10,8 @@ import pytest
 from gristmill import DataLoader, IndexSampler, ReadOptions
 from gristmill._base.threads.background import Background
 from tests.policies import EAGER, TuningPolicy, with_policy
+from tests.time_limits import PATIENCE_S
 
-PATIENCE_S = 20.0  # only a test that fails waits so long
 THREAD_NAME = "gristmill-stream"
 
 

@@ -15,10 +15,10 @@ from gristmill import DataLoader, IndexSampler, ReadOptions, load
 from gristmill.errors import ClosedError
 from tests.faults.processes import until
 from tests.policies import fixed_blocks, with_policy
+from tests.time_limits import PATIENCE_S
 
 MakeLoader = Callable[..., DataLoader]
 OwnThreads = Callable[[], list[threading.Thread]]
-PATIENCE_S = 20.0
 
 
 class CountsReads:
@@ -314,7 +314,7 @@ def test_a_thread_that_outlives_ctrl_c_ends_the_stages_when_it_leaves(
         calls.append(number)
         if number == 5 and calls.count(5) == 1:
             _thread.interrupt_main()
-            assert is_released.wait(20)
+            assert is_released.wait(PATIENCE_S)
         return number
 
     policy = fixed_blocks(1)

@@ -10,9 +10,9 @@ import pytest
 
 from gristmill import ArraySource, Batch, DataLoader
 from tests.policies import EAGER
+from tests.time_limits import PATIENCE_S
 
 MakeLoader = Callable[..., DataLoader]
-PATIENCE_S = 20.0
 A_WHILE_S = 0.2  # how long to look whether something happens that must not
 
 

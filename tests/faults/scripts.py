@@ -10,7 +10,8 @@ import textwrap
 from pathlib import Path
 from typing import IO, Any, NamedTuple, final
 
-from tests.faults.processes import PATIENCE_S, descendants_of, until, workers_of
+from tests.faults.processes import descendants_of, until, workers_of
+from tests.time_limits import PATIENCE_S
 
 NOT_THEIRS = "PYTEST", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "PYTHONDEV", "PYTHONFAULT", "COV_"
 """How variables begin that would change what the program does."""
@@ -70,7 +71,7 @@ class Script:
         """Wait for the next line that it prints."""
         line = b""
         while not line.endswith(b"\n"):
-            ready, _, _ = select.select([self._out], [], [], 2 * PATIENCE_S)
+            ready, _, _ = select.select([self._out], [], [], PATIENCE_S)
             assert ready, f"it prints nothing; so far {line!r}, {self.err}"
             letter = self._out.read(1)  # without a buffer: there is nothing in it to be missed
             assert letter, f"it ended; so far {line!r}, {self.err}"
@@ -114,7 +115,7 @@ class Script:
 
     def finish(self) -> Done:
         """Wait until it ends by itself; what it printed counts to the last byte."""
-        out, _ = self._process.communicate(timeout=3 * PATIENCE_S)
+        out, _ = self._process.communicate(timeout=PATIENCE_S)
         return Done(out.decode(), self.err, self._process.returncode)
 
     def wait(self) -> int:
@@ -142,6 +143,6 @@ def run_command(*command: str, stdin: str | None = None, **options: Any) -> Done
     """Run a command to its end."""
     options.setdefault("env", clean_environment())
     done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=3 * PATIENCE_S, **options
+        command, input=stdin, capture_output=True, text=True, timeout=PATIENCE_S, **options
     )
     return Done(done.stdout, done.stderr, done.returncode)

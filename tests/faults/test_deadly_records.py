@@ -18,8 +18,9 @@ import pytest
 from gristmill import Batch, DataLoader, DataLoaderIterator, IndexSampler, WorkerOptions
 from gristmill.errors import WorkerError
 from tests.faults.gates import Gate, Notes
-from tests.faults.processes import PATIENCE_S, is_idle, kill_quietly, until, workers_of
+from tests.faults.processes import is_idle, kill_quietly, until, workers_of
 from tests.policies import fixed_blocks, with_policy
+from tests.time_limits import PATIENCE_S
 
 MakeLoader = Callable[..., DataLoader]
 pytestmark = pytest.mark.usefixtures("nothing_left")

@@ -52,12 +52,12 @@ Begin = Callable[..., DataLoaderIterator]
 
 
 def assert_all_gone() -> None:
-    """Check that all is gone within a second."""
+    """Wait until all is gone."""
     me = os.getpid()
     began = time.monotonic()
-    until(lambda: not workers_of(me), "the workers are gone", seconds=1)
-    until(lambda: not _own_threads(), "the threads are gone", seconds=1)
-    until(lambda: not shared_mappings(me), "the shared memory is unmapped", seconds=1)
+    until(lambda: not workers_of(me), "the workers are gone")
+    until(lambda: not _own_threads(), "the threads are gone")
+    until(lambda: not shared_mappings(me), "the shared memory is unmapped")
     assert time.monotonic() - began < 1
 
 

@@ -579,7 +579,7 @@ def test_a_program_with_idle_workers_ends_silently_and_takes_them_along(script: 
     done = running.finish()
 
     assert (done.err, done.code) == ("", 0)
-    until(gone(running.family), "nothing is left", seconds=1)
+    until(gone(running.family), "nothing is left")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -599,7 +599,7 @@ def test_idle_workers_end_with_a_program_that_is_killed(script: Run, number: sig
     running.send_to_group(number)
     running.wait()
 
-    until(gone(running.family), "nothing is left", seconds=1)
+    until(gone(running.family), "nothing is left")
 
 
 def test_the_server_ends_with_a_parent_that_is_killed_while_it_imports(script: Run, tmp_path: Path):
@@ -621,4 +621,4 @@ def test_the_server_ends_with_a_parent_that_is_killed_while_it_imports(script: R
 
     running.kill()
 
-    until(gone(running.family), "nothing is left", seconds=1)
+    until(gone(running.family), "nothing is left")

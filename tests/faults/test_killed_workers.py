@@ -18,7 +18,6 @@ from gristmill import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMa
 from gristmill.errors import WorkerError
 from tests.faults.gates import Gate, Notes
 from tests.faults.processes import (
-    PATIENCE_S,
     gone,
     is_idle,
     is_worker,
@@ -27,6 +26,7 @@ from tests.faults.processes import (
     workers_of,
 )
 from tests.properties.trees import plain
+from tests.time_limits import PATIENCE_S
 
 MakeLoader = Callable[..., DataLoader]
 pytestmark = pytest.mark.usefixtures("nothing_left")

@@ -115,4 +115,4 @@ def test_workers_of_a_notebook_end_with_its_kernel(tmp_path: Path):
         "print(*pids)",
     )
 
-    until(gone(map(int, text_of(outputs).split())), "the workers are gone", seconds=2)
+    until(gone(map(int, text_of(outputs).split())), "the workers are gone")

@@ -91,8 +91,8 @@ def start(script: Run, then: str, trouble: str = "") -> Script:
 
 
 def assert_workers_gone(running: Script) -> None:
-    """Check that the workers and the fork server are gone within a second."""
-    until(gone(running.family), "the workers and the fork server are gone", seconds=1)
+    """Wait until the workers and the fork server are gone."""
+    until(gone(running.family), "the workers and the fork server are gone")
 
 
 def assert_one_traceback(err: str, error: str) -> None:
@@ -274,6 +274,7 @@ def test_workers_die_with_a_parent_that_is_killed(
 
 def test_workers_that_wait_to_send_die_with_their_parent(script: Run):
     running = start(script, WAIT, "sending")
+    running.send(signal.SIGSTOP)  # it listens no more
     until(lambda: all(map(waits_to_send, running.workers)), "the workers' lines are full")
 
     running.kill()
@@ -389,7 +390,7 @@ def test_workers_die_with_their_parent_though_a_fork_of_it_lives_on(script: Run)
 
     running.kill()
 
-    until(gone(ours), "the workers and the fork server are gone", seconds=1)
+    until(gone(ours), "the workers and the fork server are gone")
     assert is_alive(fork)
 
 

@@ -153,7 +153,7 @@ def test_a_small_array_that_is_kept_does_not_keep_the_large_one_beside_it(
         labels = [batch["label"] for batch in iterator]
     del iterator
 
-    until(lambda: not shared_mappings(me), "the images are unmapped", seconds=2)
+    until(lambda: not shared_mappings(me), "the images are unmapped")
     assert np.array_equal(np.concatenate(labels), np.arange(400))
 
 
@@ -168,10 +168,10 @@ def test_memory_of_batches_that_are_dropped_is_given_back(make_loader: MakeLoade
     del kept[10:]
     iterator.close()
 
-    until(lambda: shared_bytes(me) < held / 5, "what nobody keeps is unmapped", seconds=2)
+    until(lambda: shared_bytes(me) < held / 5, "what nobody keeps is unmapped")
     assert [int(batch[3, 5]) for batch in kept] == list(range(3, 40, 4))
     kept.clear()
-    until(lambda: not shared_mappings(me), "all is unmapped", seconds=2)
+    until(lambda: not shared_mappings(me), "all is unmapped")
 
 
 @pytest.mark.usefixtures("nothing_left")

@@ -140,7 +140,7 @@ def test_mutated_records_of_processes_are_shown_or_refused(tmp_path: Path):
             except StateError:
                 continue
             num_shown += 1
-            console.print(render(1, [WatchedRun(STRINGS[0], stats, [])]))
+            console.print(render(1, [WatchedRun(STRINGS[0], stats, {}, [])]))
             explained = explain_stats(stats)
             write_report(tmp_path / "a.html", title=STRINGS[1], explanation=explained, settings={})
             assert STRINGS[1] not in (tmp_path / "a.html").read_text()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from tests.io.servers import TIMEOUT_S
+from tests.time_limits import PATIENCE_S
 
 DROP_PRIVILEGES = """
 if os.getuid() == 0:  # root may read everything; nothing can be imported after this
@@ -24,7 +24,7 @@ def run(
         [*command(script), *map(str, arguments)],
         input=stdin,
         capture_output=True,
-        timeout=3 * TIMEOUT_S,
+        timeout=PATIENCE_S,
         env={**os.environ, **(environ or {})},
         check=False,
     )

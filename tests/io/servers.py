@@ -32,9 +32,7 @@ import boto3
 from moto.server import ThreadedMotoServer
 
 from gristmill.options import StorageOptions
-
-TIMEOUT_S = 20.0
-"""Only a failing test waits this long."""
+from tests.time_limits import PATIENCE_S
 
 LOOPBACK = "127.0.0.1"
 
@@ -139,7 +137,7 @@ def omits_length_and_ignores_range(exchange: "Exchange") -> None:
     exchange.send(exchange.correct_response(ranged=False), with_length=False)
 
 
-def waits_for(num_requests: int, *, timeout_s: float = TIMEOUT_S) -> Fault:
+def waits_for(num_requests: int, *, timeout_s: float = PATIENCE_S) -> Fault:
     """Respond correctly, but only once `num_requests` are in flight at the same time."""
 
     def fault(exchange: "Exchange") -> None:
@@ -623,7 +621,7 @@ def s3_server(
         yield Store(s3.server, f"s3://{bucket}/", s3.filesystem, put, remove)
     finally:
         s3.server.faults = never
-        s3.server.wait_until_idle(TIMEOUT_S)
+        s3.server.wait_until_idle(PATIENCE_S)
         for entry in s3.client.list_objects_v2(Bucket=bucket).get("Contents", []):
             remove(entry["Key"])
         s3.client.delete_bucket(Bucket=bucket)

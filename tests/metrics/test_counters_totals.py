@@ -34,6 +34,30 @@ def test_what_the_living_and_the_dead_have_counted_adds_up():
     assert tally.stats().num_skipped == 111
 
 
+class Memory:
+    """Stands for the shared memory of a pool."""
+
+    shared_bytes = 0
+
+
+def test_shared_memory_is_what_is_mapped_now_and_counted_once():
+    tally, memory, other = StatsTotal(), Memory(), Memory()
+    first, first_counters = watched(tally, 0)
+    second, second_counters = watched(tally, 0)
+    for counters in (first_counters, second_counters):
+        counters.watch_memory(memory)
+    second_counters.watch_memory(other)
+    memory.shared_bytes, other.shared_bytes = 1, 10
+    assert tally.stats().shared_memory_bytes == 11
+
+    del first, second
+    memory.shared_bytes = 2
+    assert tally.stats().shared_memory_bytes == 12
+
+    del memory  # with its workers and the last array
+    assert tally.stats().shared_memory_bytes == 10
+
+
 def test_a_thousand_owners_leave_nothing_but_the_sum():
     tally = StatsTotal()
     for _ in range(1000):

@@ -9,8 +9,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import cast, final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeAlias, cast, final
 
 import numpy as np
 
@@ -56,6 +57,26 @@ def bounds_ns() -> list[float]:
     [1.0, 2.0, 4.0]
     """
     return [float(2**exponent) for exponent in range(NUM_BOUNDS)]
+
+
+class SharedMemory(Protocol):
+    """Shared memory that a pool of workers has mapped."""
+
+    @property
+    def shared_bytes(self) -> int:
+        """How many bytes are mapped now."""
+        ...
+
+
+SharedMemories: TypeAlias = weakref.WeakValueDictionary[int, SharedMemory]
+"""Shared memory by its id. It is not kept alive: it ends with the workers and the last array."""
+
+
+def _count_bytes(several: Iterable[SharedMemories]) -> int:
+    """Return how many bytes are mapped, each shared memory counted once."""
+    found = [ref() for memories in several for ref in memories.valuerefs()]
+    by_id = {id(memory): memory for memory in found if memory is not None}
+    return sum([memory.shared_bytes for memory in by_id.values()])
 
 
 @final
@@ -188,7 +209,7 @@ class Counters:
         self.num_positions = 0
         self.blocks_ready = 0
         self.blocks_under_way = 0
-        self.count_shared_bytes: Callable[[], int] = int
+        self.shared_memories: SharedMemories = weakref.WeakValueDictionary()
         self.describe_workers: Callable[[], tuple[WorkerStats, ...]] = tuple
         self.skipped = 0
         self.recent_skips: tuple[RecentSkip, ...] = ()
@@ -224,6 +245,10 @@ class Counters:
     def reopen(self) -> None:
         """Let the same steps be added again: their clocks continue."""
         self._num_open_steps = 0
+
+    def watch_memory(self, memory: SharedMemory) -> None:
+        """Count what is mapped there, also once the workers are idle."""
+        self.shared_memories[id(memory)] = memory
 
     def count_steps(self, step_times: Sequence[StepTime], *, first: int = 0) -> None:
         """Add what a block took in each step below the cut, starting with step `first`."""
@@ -312,7 +337,7 @@ class Counters:
             sum_blocks_ready=self._sum_ready,
             wait_counts=self._waits.counts,
             num_blocks_in_flight=self.blocks_under_way,
-            shared_memory_bytes=self.count_shared_bytes(),
+            shared_memory_bytes=_count_bytes([self.shared_memories]),
             history=self._history.samples,
             recent=self._history.recent,
             workers=self.describe_workers(),
@@ -354,6 +379,7 @@ class StatsTotal:
         self._live: dict[int, Counters] = {}
         self._owners: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
         self._past = Stats()
+        self._past_memories: SharedMemories = weakref.WeakValueDictionary()
         self._past_timelines: deque[Timeline] = deque()
 
     def watch(self, owner: object, counters: Counters) -> None:
@@ -368,9 +394,13 @@ class StatsTotal:
         return list({id(owner): owner for owner in self._owners.values()}.values())
 
     def stats(self) -> Stats:
-        """Return the sum over all iterators."""
-        live = [counters.stats() for counters in list(self._live.values())]
-        return add_stats([self._past, *live])
+        """Return the sum over all iterators. Shared memory is what is mapped now."""
+        live = list(self._live.values())
+        memories = [self._past_memories, *[counters.shared_memories for counters in live]]
+        return replace(
+            add_stats([self._past, *[counters.stats() for counters in live]]),
+            shared_memory_bytes=_count_bytes(memories),
+        )
 
     def timelines(self) -> list[Timeline]:
         """Return the last blocks of the iterators, those that no longer exist first."""
@@ -383,6 +413,7 @@ class StatsTotal:
     def _retire(self, number: int) -> None:
         counters = self._live.pop(number)
         self._past = add_stats([self._past, counters.stats()])
+        self._past_memories.update(counters.shared_memories)
         kept = self._past_timelines
         kept.append(counters.timeline)
         while len(kept) > 1 and sum(map(len, kept)) > MAX_BLOCKS:

@@ -357,7 +357,7 @@ def add_stats(several: Iterable[Stats]) -> Stats:
             sum_blocks_ready=total.sum_blocks_ready + stats.sum_blocks_ready,
             wait_counts=_add_counts(total.wait_counts, stats.wait_counts),
             num_blocks_in_flight=stats.num_blocks_in_flight,
-            shared_memory_bytes=stats.shared_memory_bytes,
+            shared_memory_bytes=total.shared_memory_bytes + stats.shared_memory_bytes,
             history=stats.history or total.history,
             recent=stats.recent or total.recent,
             workers=_add_workers([*total.workers, *stats.workers]),

@@ -13,8 +13,6 @@ import pytest
 import gristmill as gm
 from gristmill._api.loader.load import load
 
-TIMEOUT_S = 20.0  # only a test that fails waits so long
-
 Find = Callable[[], list[threading.Thread]]
 
 EACH_PREFETCH = pytest.mark.parametrize("prefetch", [0, 2])

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from gristmill._base.threads.background import Background
-from tests.api.feeding.batches import TIMEOUT_S, Find
+from tests.api.feeding.batches import Find
+from tests.time_limits import PATIENCE_S
 
 THREAD_NAME = "gristmill-feed"
 
@@ -29,5 +30,5 @@ def own_threads() -> Iterator[Find]:
     yield find
     gc.collect()
     for thread in find():
-        thread.join(TIMEOUT_S)
+        thread.join(PATIENCE_S)
     assert not find()

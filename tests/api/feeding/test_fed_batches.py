@@ -14,8 +14,9 @@ from gristmill._api.feeding.hosts import HostAgreement
 from gristmill._api.feeding.placement import Placement
 from gristmill._api.feeding.remainder import Remainder, RemainderMode
 from gristmill.errors import FeedError
-from tests.api.feeding.batches import TIMEOUT_S, Watched, lists, loader
+from tests.api.feeding.batches import Watched, lists, loader
 from tests.api.feeding.memory_exchange import MemoryExchange, Store
+from tests.time_limits import PATIENCE_S
 
 
 def producers(mode: RemainderMode, *sources: Any) -> list[FedBatches]:
@@ -49,7 +50,7 @@ def produce_all(batches: FedBatches) -> list[Any] | str:
 def together(several: list[FedBatches]) -> list[list[Any] | str]:
     with ThreadPoolExecutor(len(several)) as threads:
         futures = [threads.submit(produce_all, batches) for batches in several]
-        return [future.result(TIMEOUT_S) for future in futures]
+        return [future.result(PATIENCE_S) for future in futures]
 
 
 def test_dropping_ends_with_the_first_process_that_has_no_full_batch():

@@ -15,8 +15,8 @@ from gristmill._api.feeding.hosts import HostAgreement, WaitPolicy
 from gristmill._api.feeding.remainder import RemainderMode
 from gristmill.errors import ClosedError, FeedError
 from tests.api.feeding.memory_exchange import MemoryExchange, Store
+from tests.time_limits import PATIENCE_S
 
-TIMEOUT_S = 30
 DEFAULT_WAITS = WaitPolicy()
 
 
@@ -40,7 +40,7 @@ def in_threads(count: int):
 
 
 def result(future: "Future[Any]") -> Any:
-    return future.result(TIMEOUT_S)
+    return future.result(PATIENCE_S)
 
 
 def steps_taken(hosts: HostAgreement, sizes: list[int]) -> int | str:
@@ -237,7 +237,7 @@ def test_stopping_after_the_end_does_not_disturb_a_process_that_is_late(how: Rem
     first = HostAgreement(MemoryExchange(store, 0), range(2), 0, how)
     exchange = MemoryExchange(store, 1)
     may_read = threading.Event()
-    exchange.before_wait = lambda: may_read.wait(TIMEOUT_S)
+    exchange.before_wait = lambda: may_read.wait(PATIENCE_S)
     second = HostAgreement(exchange, range(2), 1, how)
 
     with in_threads(1) as submit:
@@ -304,7 +304,7 @@ def test_a_long_wait_is_logged(me: int, processes: str, caplog: pytest.LogCaptur
     try:
         with caplog.at_level(logging.WARNING, "gristmill"), in_threads(1) as submit:
             waiting = submit(hosts[me].agree, 4)
-            assert is_logged.wait(TIMEOUT_S)
+            assert is_logged.wait(PATIENCE_S)
             hosts[me].stop()
             with pytest.raises(ClosedError):
                 result(waiting)

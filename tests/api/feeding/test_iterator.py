@@ -12,7 +12,8 @@ import pytest
 
 import gristmill as gm
 from gristmill.errors import ClosedError, FeedError
-from tests.api.feeding.batches import TIMEOUT_S, Find, Stepwise, Watched, loader, of
+from tests.api.feeding.batches import Find, Stepwise, Watched, loader, of
+from tests.time_limits import PATIENCE_S
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 4])
@@ -42,7 +43,7 @@ def test_at_most_prefetch_batches_are_produced_ahead(prefetch: int, own_threads:
     iterator.start_prefetch()
     for num_taken in range(4):
         with has_made:
-            assert has_made.wait_for(lambda n=num_taken: len(made) == n + prefetch, TIMEOUT_S)
+            assert has_made.wait_for(lambda n=num_taken: len(made) == n + prefetch, PATIENCE_S)
         assert next(iterator) == num_taken
     iterator.close()  # waits for the thread, so no more follow
 
@@ -85,7 +86,7 @@ def test_closing_ends_the_thread_and_the_state_can_still_be_read(own_threads: Fi
 
     iterator.close()
     iterator.close()
-    thread.join(TIMEOUT_S)
+    thread.join(PATIENCE_S)
 
     assert own_threads() == []
     assert iterator.get_state() == state
@@ -121,7 +122,7 @@ def test_the_thread_ends_when_the_iterator_is_garbage_collected(own_threads: Fin
 
     del iterator
     gc.collect()
-    thread.join(TIMEOUT_S)
+    thread.join(PATIENCE_S)
 
     assert gone() is None
     assert not thread.is_alive()
@@ -149,12 +150,12 @@ def test_a_step_that_hangs_does_not_block_close(own_threads: Find):
 
     def step(x: Any) -> Any:
         is_inside.set()
-        may_end.wait(TIMEOUT_S)
+        may_end.wait(PATIENCE_S)
         return x
 
     iterator = gm.feed(Watched(Stepwise(step)))
     iterator.start_prefetch()
-    assert is_inside.wait(TIMEOUT_S)
+    assert is_inside.wait(PATIENCE_S)
     iterator.close()
     assert not may_end.is_set()
 

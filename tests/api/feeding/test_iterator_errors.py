@@ -14,13 +14,13 @@ from gristmill._base.threads.background import BackgroundPrefetcher
 from gristmill.errors import FeedError
 from tests.api.feeding.batches import (
     EACH_PREFETCH,
-    TIMEOUT_S,
     Find,
     Watched,
     lists,
     loader,
     numbers,
 )
+from tests.time_limits import PATIENCE_S
 
 
 @EACH_PREFETCH
@@ -88,7 +88,7 @@ class Gated(Watched):
             while not (len(self.asked) == 3 and is_waiting(me)):
                 poll.wait(0.001)
             signal.pthread_kill(me.ident or 0, signal.SIGINT)
-            self.may_continue.wait(TIMEOUT_S)
+            self.may_continue.wait(PATIENCE_S)
         return super().__next__()
 
 

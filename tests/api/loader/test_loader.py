@@ -9,6 +9,7 @@ import pytest
 import gristmill as gm
 from gristmill._base.threads.background import Background
 from gristmill.errors import ClosedError, PlanError
+from tests.time_limits import PATIENCE_S
 
 
 class Modulo(gm.Filter):
@@ -182,7 +183,7 @@ def test_prefetching_begins_when_requested_and_changes_no_state():
     start = iterator.get_state()
     iterator.start_prefetch()
     iterator.start_prefetch()
-    assert was_read.wait(10)
+    assert was_read.wait(PATIENCE_S)
     assert iterator.get_state() == start
     assert list(iterator) == [0, 1, 2, 3, 4]
 
@@ -219,7 +220,7 @@ def test_an_iterator_that_nobody_holds_ends_its_thread():
     (mine,) = threads_ahead() - before
     del iterator
     gc.collect()
-    mine.join(10)
+    mine.join(PATIENCE_S)
     assert not mine.is_alive()
 
 

@@ -6,8 +6,18 @@ from typing import Any
 
 import pytest
 
-from gristmill import Batch, DataLoader, Filter, IndexSampler, ShardOptions, SkipErrors, load
+from gristmill import (
+    Batch,
+    DataLoader,
+    Filter,
+    IndexSampler,
+    ReadOptions,
+    ShardOptions,
+    SkipErrors,
+    load,
+)
 from gristmill.errors import PlanError, PlanTypeError
+from tests.policies import LAZY, fixed_blocks, with_policy
 
 
 class Odd(Filter):
@@ -28,8 +38,15 @@ class Counting:
 
 
 def filtered(source: Any, **options: Any) -> DataLoader:
-    sampler = IndexSampler(len(source), num_epochs=1, seed=0)
-    return DataLoader(data_source=source, sampler=sampler, operations=[Odd(), Batch(2)], **options)
+    """Return a loader that reads as many records ahead however long they take."""
+    loader = DataLoader(
+        data_source=source,
+        sampler=IndexSampler(len(source), num_epochs=1, seed=0),
+        operations=[Odd(), Batch(2)],
+        read_options=ReadOptions(num_threads=0),
+        **options,
+    )
+    return with_policy(loader, fixed_blocks(64, LAZY))
 
 
 def test_a_far_step_of_a_shuffled_loader_reads_one_batch():

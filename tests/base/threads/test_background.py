@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gristmill._base.threads.background import BackgroundPrefetcher
+from tests.time_limits import PATIENCE_S
 
-TIMEOUT_S = 20.0  # only a test that fails waits so long
 NAME = "test-prefetch"
 
 Start = Callable[..., BackgroundPrefetcher[Any]]
@@ -53,7 +53,7 @@ def _no_thread_is_left() -> Iterator[None]:
     yield
     gc.collect()
     for thread in own_threads():
-        thread.join(TIMEOUT_S)
+        thread.join(PATIENCE_S)
     assert not own_threads()
 
 
@@ -119,9 +119,9 @@ def test_it_makes_as_many_items_as_the_buffer_holds_and_no_more(start: Start, bu
 
     prefetcher = start(make, buffer_size)
     for number in range(buffer_size):
-        assert made.get(timeout=TIMEOUT_S) == number
+        assert made.get(timeout=PATIENCE_S) == number
     prefetcher.take()
-    assert made.get(timeout=TIMEOUT_S) == buffer_size
+    assert made.get(timeout=PATIENCE_S) == buffer_size
     prefetcher.stop()
     prefetcher.wait()
 
@@ -147,7 +147,7 @@ def test_a_thread_that_waits_for_room_ends_when_stopped(start: Start):
 
     prefetcher.stop()
     assert prefetcher.wait()
-    thread.join(TIMEOUT_S)
+    thread.join(PATIENCE_S)
 
     assert not thread.is_alive()
 
@@ -168,11 +168,11 @@ def test_waiting_for_a_function_that_hangs_times_out(start: Start, gate: Gate):
 
     def make() -> int:
         is_inside.set()
-        may_end.wait(TIMEOUT_S)
+        may_end.wait(PATIENCE_S)
         return 1
 
     prefetcher = start(make)
-    assert is_inside.wait(TIMEOUT_S)
+    assert is_inside.wait(PATIENCE_S)
     prefetcher.stop()
     assert not prefetcher.wait(0.01)
 
@@ -186,12 +186,12 @@ def test_waiting_lasts_until_the_function_has_returned(start: Start, gate: Gate)
 
     def make() -> int:
         is_inside.set()
-        may_end.wait(TIMEOUT_S)
+        may_end.wait(PATIENCE_S)
         has_ended.set()
         return 1
 
     prefetcher = start(make)
-    assert is_inside.wait(TIMEOUT_S)
+    assert is_inside.wait(PATIENCE_S)
     prefetcher.stop()
     threading.Timer(0.05, may_end.set).start()
 
@@ -222,7 +222,7 @@ def test_a_thread_that_starts_after_the_stop_makes_nothing():
     prefetcher.stop()
     prefetcher.start()
     for thread in own_threads():
-        thread.join(TIMEOUT_S)
+        thread.join(PATIENCE_S)
 
     assert made == []
 
@@ -249,13 +249,13 @@ def test_an_exception_after_the_stop_is_dropped(start: Start, gate: Gate):
 
     def make() -> int:
         is_inside.set()
-        may_end.wait(TIMEOUT_S)
+        may_end.wait(PATIENCE_S)
         error = WeakError("what it read was closed")
         references.append(weakref.ref(error))
         raise error
 
     prefetcher = start(make)
-    assert is_inside.wait(TIMEOUT_S)
+    assert is_inside.wait(PATIENCE_S)
     prefetcher.stop()
     may_end.set()
     assert prefetcher.wait()
@@ -271,11 +271,11 @@ def test_prefetchers_that_share_a_turn_run_one_at_a_time(start: Start, gate: Gat
 
     def first() -> None:
         is_inside.set()
-        may_end.wait(TIMEOUT_S)
+        may_end.wait(PATIENCE_S)
         made.append("first")
 
     old = start(first, turn=turn)
-    assert is_inside.wait(TIMEOUT_S)
+    assert is_inside.wait(PATIENCE_S)
     new = start(lambda: made.append("second"), turn=turn)
     old.stop()
     may_end.set()
@@ -294,4 +294,4 @@ def test_one_that_is_stopped_while_it_waits_for_its_turn_makes_nothing(start: St
         prefetcher.stop()
     assert prefetcher.wait()
 
-    assert turns.get(timeout=TIMEOUT_S) is False  # called without holding the turn
+    assert turns.get(timeout=PATIENCE_S) is False  # called without holding the turn

@@ -13,8 +13,8 @@ import pytest
 
 from gristmill._base.threads import background, resumable_puller
 from gristmill._base.threads.resumable_puller import Producer, Pulled, ResumablePuller, take
+from tests.time_limits import PATIENCE_S
 
-TIMEOUT_S = 20.0  # only a test that fails waits so long
 NAME = "test-puller"
 
 
@@ -35,7 +35,7 @@ class Numbers(Producer[int, int]):
         self.num_users += 1
         assert self.num_users == 1
         self.is_inside.set()
-        self.may_go_on.wait(TIMEOUT_S)
+        self.may_go_on.wait(PATIENCE_S)
         self.num_users -= 1
         if self.next == self.fails_at:
             self.fails_at = None
@@ -93,7 +93,7 @@ class Consumer:
         self.puller.needs_resync = False
 
     def reclaim(self) -> None:
-        self.puller.reclaim(TIMEOUT_S)
+        self.puller.reclaim(PATIENCE_S)
         self.seek(self.position)
 
 
@@ -106,7 +106,7 @@ def _no_thread_is_left() -> Iterator[None]:
     yield
     gc.collect()
     for thread in own_threads():
-        thread.join(TIMEOUT_S)
+        thread.join(PATIENCE_S)
     assert not own_threads()
 
 
@@ -165,7 +165,7 @@ def test_a_thread_that_hangs_keeps_the_producer_and_the_next_one_waits_for_its_t
     consumer = Consumer(producer)
     producer.may_go_on.clear()
     consumer.puller.start()
-    assert producer.is_inside.wait(TIMEOUT_S)
+    assert producer.is_inside.wait(PATIENCE_S)
 
     consumer.puller.reclaim(0.01)
     assert not consumer.puller.is_owner
@@ -181,7 +181,7 @@ def test_the_consumer_owns_the_producer_again_once_a_thread_that_hung_has_ended(
     consumer = Consumer(producer)
     producer.may_go_on.clear()
     consumer.puller.start()
-    assert producer.is_inside.wait(TIMEOUT_S)
+    assert producer.is_inside.wait(PATIENCE_S)
 
     consumer.puller.reclaim(0.01)
     assert not consumer.puller.is_owner
@@ -197,13 +197,13 @@ def test_a_producer_is_disposed_of_once_its_thread_has_left_it():
     consumer = Consumer(producer)
     producer.may_go_on.clear()
     consumer.puller.start()
-    assert producer.is_inside.wait(TIMEOUT_S)
+    assert producer.is_inside.wait(PATIENCE_S)
 
     consumer.puller.end()
     assert producer.calls == ["close"]
     producer.may_go_on.set()
     for thread in own_threads():
-        thread.join(TIMEOUT_S)
+        thread.join(PATIENCE_S)
 
     assert producer.calls == ["close", "dispose"]
 
@@ -219,7 +219,7 @@ def test_a_consumer_that_is_garbage_collected_ends_everything(has_thread: bool):
     del consumer
     gc.collect()
     for thread in own_threads():
-        thread.join(TIMEOUT_S)
+        thread.join(PATIENCE_S)
 
     assert producer.calls[0] == "close"
     assert producer.calls[-1] == "dispose"

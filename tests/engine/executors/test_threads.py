@@ -17,8 +17,8 @@ from gristmill._engine.tuning.measure import has_mostly_waited
 from gristmill._engine.tuning.policy import DEFAULT_POLICY
 from gristmill._metrics.timeline import UNFINISHED
 from gristmill.errors import ClosedError
+from tests.time_limits import PATIENCE_S
 
-PATIENCE_S = 20.0
 Read = Callable[[range], BlockResult]
 
 

@@ -21,8 +21,7 @@ from gristmill._metrics.counters import Counters
 from gristmill.types import Cursor
 from tests.faults.processes import workers_of
 from tests.policies import LAZY, TRIES_AT_ONCE, TuningPolicy, with_policy
-
-PATIENCE_S = 20.0
+from tests.time_limits import PATIENCE_S
 
 WAIT_S = 0.1
 """Stands for a disk or a network: longer than whatever may come upon a read, such as the garbage

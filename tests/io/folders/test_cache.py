@@ -15,7 +15,8 @@ from gristmill.errors import FileError
 from gristmill.options import StorageOptions
 from tests.io.conftest import Serve
 from tests.io.programs import command, run
-from tests.io.servers import TIMEOUT_S, at_random, fails_with, resets_midway, returns_less
+from tests.io.servers import at_random, fails_with, resets_midway, returns_less
+from tests.time_limits import PATIENCE_S
 
 MB = 2**20
 DATA = random.Random(0).randbytes(6 * MB + 5)
@@ -290,7 +291,7 @@ def test_processes_share_the_limit(serve_http: Serve, tmp_path: Path):
         program.stdin.close()
         program.stdin = None
     for program in programs:
-        _, stderr = program.communicate(timeout=3 * TIMEOUT_S)
+        _, stderr = program.communicate(timeout=PATIENCE_S)
         assert stderr == b""
     assert used(tmp_path) <= limit
 

@@ -32,7 +32,6 @@ from tests.io.conftest import Serve
 from tests.io.programs import command, run
 from tests.io.servers import (
     S3,
-    TIMEOUT_S,
     Fault,
     Store,
     always,
@@ -53,6 +52,7 @@ from tests.io.servers import (
     stalls_midway,
     waits_for,
 )
+from tests.time_limits import PATIENCE_S
 
 MB = 2**20
 DATA = random.Random(0).randbytes(3 * MB)
@@ -539,9 +539,9 @@ def test_a_wait_for_a_store_can_be_interrupted(serve: Serve):
         program.stdin.write(pickle.dumps(files))
         program.stdin.close()
         program.stdin = None
-        store.server.wait_for_request(lambda request: request.method == "GET", TIMEOUT_S)
+        store.server.wait_for_request(lambda request: request.method == "GET", PATIENCE_S)
         program.send_signal(signal.SIGINT)
-        stdout, stderr = program.communicate(timeout=TIMEOUT_S)
+        stdout, stderr = program.communicate(timeout=PATIENCE_S)
     assert stderr == b""
     assert stdout == b"interrupted\n"
 
@@ -553,7 +553,7 @@ def test_an_abandoned_iterator_leaves_no_requests(serve_http: Serve):
     store.server.faults = only_for("GET", lambda r: stalls if r.span and r.span[0] else None)
     next(chunks)
     chunks.close()  # type: ignore[attr-defined]
-    store.server.wait_until_idle(TIMEOUT_S)
+    store.server.wait_until_idle(PATIENCE_S)
 
 
 # Local copies.

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gristmill._data.sources.tables.chunk_cache import ChunkCache
+from tests.time_limits import PATIENCE_S
 
 
 def test_a_cached_value_is_not_loaded_again():
@@ -38,7 +39,7 @@ def test_threads_that_ask_for_the_same_value_load_it_once():
     def load() -> tuple[object, int]:
         nonlocal num_loaded
         num_loaded += 1
-        may_finish.wait(10)
+        may_finish.wait(PATIENCE_S)
         return object(), 1
 
     with ThreadPoolExecutor(4) as threads:
@@ -50,7 +51,7 @@ def test_threads_that_ask_for_the_same_value_load_it_once():
 
 def test_threads_load_different_values_at_the_same_time():
     cache = ChunkCache[int](max_bytes=10)
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=PATIENCE_S)
     with ThreadPoolExecutor(2) as threads:
         waiting = [
             threads.submit(cache.get, n, lambda n=n: (both.wait() * 0 + n, 1)) for n in (1, 2)
@@ -64,12 +65,12 @@ def test_an_error_reaches_the_thread_that_loads_and_a_waiting_thread_loads_again
 
     def fail() -> tuple[str, int]:
         has_begun.set()
-        may_fail.wait(10)
+        may_fail.wait(PATIENCE_S)
         raise OSError("no")
 
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(cache.get, 1, fail)
-        has_begun.wait(10)
+        has_begun.wait(PATIENCE_S)
         second = threads.submit(cache.get, 1, lambda: ("loaded", 1))
         may_fail.set()
         with pytest.raises(OSError, match="no"):

@@ -7,6 +7,7 @@ import pytest
 
 from gristmill._engine.blocks.block import Block, BlockResult
 from gristmill._engine.blocks.lineage import DenseLineage
+from gristmill._engine.executors.pools.task import FindHolder, no_holder
 from gristmill._metrics.step_time import computing
 
 
@@ -28,6 +29,7 @@ class FakeReply:
     num_bytes: int = 0
     seconds: float = 0.0
     error: BaseException | None = None
+    find_holder: FindHolder = no_holder
 
     def decode(self) -> BlockResult:
         lineage = DenseLineage.of_records(self.positions, num_flat_maps=0)

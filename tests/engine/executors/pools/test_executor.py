@@ -17,10 +17,10 @@ import pytest
 import gristmill as gm
 from gristmill.errors import PlanError
 from tests.policies import TuningPolicy, with_policy
+from tests.time_limits import PATIENCE_S
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-PATIENCE_S = 20.0
 A_WHILE_S = 0.3  # how long to look whether something happens that must not
 
 

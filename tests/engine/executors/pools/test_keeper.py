@@ -22,6 +22,7 @@ from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill._metrics.counters import Counters
 from gristmill.options import ReadOptions, WorkerOptions
 from tests.faults.processes import gone, kill_quietly, num_descriptors, until, workers_of
+from tests.time_limits import PATIENCE_S
 
 Take = Callable[..., ProcessPool]
 
@@ -265,7 +266,7 @@ def test_idle_workers_return_their_memory(keeper: PoolKeeper, take: Take):
     task = pool.scheduler.submit(range(2), job=0)
     pool.assign(max_per_worker=1)
     while not task.is_done:
-        pool.wait(20)
+        pool.wait(PATIENCE_S)
     del task
     assert pool.shared_bytes
     pool.end_session()
@@ -339,7 +340,7 @@ def test_the_thread_of_an_idle_pool_may_collect_its_keeper(keeper: PoolKeeper, t
     is_kept = threading.Event()
 
     def collect_and_wait(timeout_s: float) -> None:
-        is_kept.wait(20)
+        is_kept.wait(PATIENCE_S)
         keeper.retire()
         wait_until_woken(timeout_s)
 

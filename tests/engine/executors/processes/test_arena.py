@@ -19,7 +19,12 @@ from hypothesis.stateful import (
     rule,
 )
 
-from gristmill._engine.executors.processes.arena import Arena, MappedSlots, _rounded_up
+from gristmill._engine.executors.processes.arena import (
+    Arena,
+    MappedMemory,
+    MappedSlots,
+    _rounded_up,
+)
 from gristmill._engine.executors.serialization.shared_memory import ALIGNMENT, address_of
 from gristmill._engine.tuning.policy import DEFAULT_POLICY, TuningPolicy
 
@@ -30,7 +35,8 @@ class Both:
     """A worker's arena and its parent's shelf, joined as if by a line."""
 
     def __init__(self, policy: TuningPolicy = DEFAULT_POLICY) -> None:
-        self.arena, self.mapped_slots = Arena(policy), MappedSlots()
+        self.memory = MappedMemory()
+        self.arena, self.mapped_slots = Arena(policy), MappedSlots(self.memory)
         self.closed: list[int] = []
         self.slots_of_last: set[int] = set()
 
@@ -43,12 +49,12 @@ class Both:
         """Send the arrays of a block, and return those that arrive."""
         views = [memoryview(array.reshape(-1).view(np.uint8)) for array in arrays]
         shipment = self.arena.transfer(views, num_positions)
+        self.mapped_slots.drop(shipment.closed)
         for (number, size), descriptor in zip(shipment.opened, shipment.descriptors, strict=True):
             self.mapped_slots.open(number, size, descriptor)
-        self.mapped_slots.drop(shipment.closed)
         self.closed += shipment.closed
         self.slots_of_last = {number for number, _, _ in shipment.slot_ranges}
-        memory = {number: self.mapped_slots.lease(number) for number in self.slots_of_last}
+        memory = {number: self.mapped_slots.lease(number)[0] for number in self.slots_of_last}
         return [
             memory[number][offset : offset + size].view(array.dtype).reshape(array.shape)
             for (number, offset, size), array in zip(shipment.slot_ranges, arrays, strict=True)
@@ -195,7 +201,7 @@ def test_a_slot_that_nobody_holds_is_used_again(both: Both):
         del arrived
 
     assert both.num_slots <= 2  # the first was made before the size was known
-    assert both.mapped_slots.num_bytes <= 3 * MB
+    assert both.memory.shared_bytes <= 3 * MB
 
 
 def test_a_batch_that_the_user_keeps_never_changes(both: Both):
@@ -379,7 +385,7 @@ def test_a_slot_that_is_idle_for_long_is_unmapped_by_both(both: Both):
 
     assert both.num_slots <= 2
     assert len(both.closed) >= 6
-    assert both.mapped_slots.num_bytes == sum(
+    assert both.memory.shared_bytes == sum(
         slot.mapping.num_bytes for slot in both.arena._slots.values()
     )
 
@@ -422,18 +428,45 @@ def test_when_the_worker_is_gone_its_batches_stay_as_long_as_somebody_holds_them
     warm_up(both)
     (one,) = both.send(full(1))
     (other,) = both.send(full(2))
-    slots = both.mapped_slots.num_bytes
+    slots = both.memory.shared_bytes
 
     both.close()
     both.mapped_slots.close()
 
-    assert 2 * MB <= both.mapped_slots.num_bytes <= slots
+    assert 2 * MB <= both.memory.shared_bytes <= slots
     assert set(one.tolist()) == {1}
     del one
-    assert MB <= both.mapped_slots.num_bytes < 2 * MB
+    assert MB <= both.memory.shared_bytes < 2 * MB
     assert set(other.tolist()) == {2}
     del other
-    assert both.mapped_slots.num_bytes == 0
+    assert both.memory.shared_bytes == 0
+
+
+def test_a_slot_that_turns_out_to_be_too_small_is_replaced_in_the_same_block():
+    both = Both()
+    warm_up(both)
+
+    (array,) = both.send(full(1, 3 * MB))
+
+    assert both.num_slots == 1
+    assert both.memory.shared_bytes < 3.1 * MB
+    assert array[-1] == 1
+    both.close()
+
+
+def test_the_parent_never_learns_of_a_slot_that_is_replaced_before_it_is_sent():
+    both = Both()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    kept = both.send(full(0))
+
+    (array,) = both.send(full(1, 3 * MB))
+
+    assert both.num_slots == 2
+    assert both.closed == []
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert (kept[0][0], array[-1]) == (0, 1)
+    both.close()
 
 
 def test_nothing_keeps_a_descriptor():
@@ -447,7 +480,7 @@ def test_nothing_keeps_a_descriptor():
     assert [arrays[0][0] for arrays in kept] == [number % 256 for number in range(300)]
     kept.clear()
     both.close()
-    assert both.mapped_slots.num_bytes == 0
+    assert both.memory.shared_bytes == 0
 
 
 class Life(RuleBasedStateMachine):
@@ -519,7 +552,7 @@ class Life(RuleBasedStateMachine):
         if hasattr(self, "both"):
             self.known.clear()
             self.both.close()
-            assert self.both.mapped_slots.num_bytes == 0
+            assert self.both.memory.shared_bytes == 0
 
 
 TestLife = Life.TestCase

@@ -32,7 +32,7 @@ from gristmill._engine.executors.serialization.block_codec import (
 from gristmill._engine.executors.serialization.log_relay import RelayedRecord, relay_settings
 from gristmill._metrics.step_time import computing
 
-SKIP = SentSkip((3,), SkippedRecord(2, 7, "Map decode", "ValueError: x"), b"error")
+SKIP = SentSkip((3,), (2,), SkippedRecord(2, 7, "Map decode", "ValueError: x"), b"error")
 MESSAGES = [
     Init(1, 2, [100, 64], ["key"], relay_settings()),
     ComputeTask(5, 0, range(10, 20), True, [3, 4]),
@@ -58,7 +58,7 @@ MESSAGES = [
     SKIP,
     ActorInit(1, 2, ["key"], relay_settings()),
     Started("0a1b", "10.0.0.2/0a1b", None, ()),
-    BlockHeader(None, 64, None, BlockTimes(), ()),
+    BlockHeader(None, 64, None, BlockTimes(), "", ()),
 ]
 
 

@@ -14,6 +14,7 @@ from gristmill._engine.executors.processes.pool import ProcessPool
 from gristmill._metrics.counters import Counters
 from gristmill.options import ReadOptions, WorkerOptions
 from tests.faults.processes import num_descriptors, until, workers_of
+from tests.time_limits import PATIENCE_S
 
 MakePool = Callable[..., ProcessPool]
 
@@ -50,7 +51,7 @@ def test_wake_ends_a_wait_in_another_thread(make_pool: MakePool):
 
     pool.wake()
 
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -60,7 +61,7 @@ def test_a_wake_before_the_wait_is_not_lost(make_pool: MakePool):
 
     thread = wait_in_thread(pool)
 
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -70,7 +71,7 @@ def test_close_ends_a_wait_in_another_thread(make_pool: MakePool):
 
     pool.close()
 
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert not pool.is_usable
 
@@ -97,13 +98,13 @@ def test_idle_workers_return_their_memory(make_pool: MakePool):
     task = pool.scheduler.submit(range(2), job=0)
     pool.assign(max_per_worker=1)
     while not task.is_done:
-        pool.wait(20)
+        pool.wait(PATIENCE_S)
         pool.assign(max_per_worker=1)
     del task
     pool.end_session()
     assert pool.shared_bytes >= 1_600_000
 
-    pool.trim_memory(20)
+    pool.trim_memory(PATIENCE_S)
 
     assert pool.shared_bytes == 0
 

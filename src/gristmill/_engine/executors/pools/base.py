@@ -3,15 +3,17 @@
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from gristmill._engine.executors.pools.failures import RestartLimit, fatal_records_error
 from gristmill._engine.executors.pools.job import Job
 from gristmill._engine.executors.pools.scheduler import Scheduler
-from gristmill._engine.executors.pools.task import Assignment, Task
+from gristmill._engine.executors.pools.task import Assignment, FindHolder, Task
 from gristmill._engine.executors.serialization.packed_sources import PackedSource
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan
-from gristmill._metrics.counters import Counters
+from gristmill._engine.tuning.policy import TuningPolicy
+from gristmill._metrics.counters import Counters, SharedMemory
 from gristmill._metrics.stats import WorkerStats
 from gristmill._metrics.timeline import Work
 from gristmill.options import WorkerOptions
@@ -40,6 +42,7 @@ class WorkerPool(ABC):
         self._counters = Counters()
         self._restarts = RestartLimit(options.max_restarts)
         self._failure: BaseException | None = None
+        self._in_use: deque[FindHolder] = deque()
         self._is_idle = False
         self._is_closed = False
 
@@ -141,6 +144,11 @@ class WorkerPool(ABC):
     def shared_bytes(self) -> int:
         """Bytes of shared memory that hold blocks. Any thread may ask for it."""
 
+    @property
+    def memory(self) -> SharedMemory:
+        """What counts `shared_bytes`, and exists as long as any of it does."""
+        return self
+
     def trim_memory(self, timeout_s: float) -> None:  # noqa: B027 - only where workers keep slots
         """Return the shared memory that is not in use to the system.
 
@@ -148,10 +156,36 @@ class WorkerPool(ABC):
             timeout_s: How long to wait for the workers to do so. `wake` ends the wait.
         """
 
+    def note_collected(self, task: Task, policy: TuningPolicy) -> None:
+        """Note that a block was collected: if it is large, it counts until its memory is free."""
+        self._in_use.extend(task.find_holders(policy.large_block_bytes))
+
     @property
-    def num_leased_slots(self) -> Mapping[int, int]:
-        """For each worker, how many slots of shared memory hold blocks that are in use."""
-        return {}
+    def num_in_use(self) -> int:
+        """The number of large blocks that were collected and whose memory is in use."""
+        self._in_use = deque(find for find in self._in_use if find() is not None)
+        return len(self._in_use)
+
+    def count_held(self, tasks: Iterable[Task], policy: TuningPolicy) -> Mapping[int, int]:
+        """Count the large blocks of each worker that are in use and count like its tasks.
+
+        A worker reuses its own memory only. As every block that is not yet free counts like a task,
+        it never needs more than its share, in whatever order the workers progress. These are the
+        blocks that are done, and those that were collected: one that is prefetched, one that the
+        caller uses, and one that it still has while it asks for the next. If there are more, the
+        caller keeps batches, which may never be free. Then only the last one counts.
+
+        Args:
+            tasks: The tasks that are not yet collected.
+            policy: The tuning policy.
+        """
+        num_in_use = self.num_in_use
+        num_counted = num_in_use if num_in_use <= policy.worker_prefetch_blocks + 1 else 1
+        found = list(self._in_use)[num_in_use - num_counted :]
+        for task in tasks:
+            found += task.find_holders(policy.large_block_bytes)
+        holders = [find_holder() for find_holder in found]
+        return Counter([holder for holder in holders if holder is not None])
 
     def release_slots(self, min_bytes: int) -> None:  # noqa: B027 - as above
         """Let each worker reuse its slots that were freed, if they have at least `min_bytes`."""
@@ -175,9 +209,17 @@ class WorkerPool(ABC):
 
     # Messages
 
-    def assign(self, *, max_per_worker: int, num_held: Mapping[int, int] | None = None) -> None:
+    def assign(
+        self,
+        *,
+        max_per_worker: int,
+        num_held: Mapping[int, int] | None = None,
+        needs_reply: bool = True,
+    ) -> None:
         """Assign waiting tasks to the workers, as `Scheduler.assign` describes."""
-        for order in self.scheduler.assign(max_per_worker=max_per_worker, num_held=num_held):
+        for order in self.scheduler.assign(
+            max_per_worker=max_per_worker, num_held=num_held, needs_reply=needs_reply
+        ):
             if isinstance(order, Assignment):
                 self._send(order.worker, order.task)
             else:

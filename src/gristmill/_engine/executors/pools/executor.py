@@ -6,7 +6,7 @@ far as the memory budget allows. A worker that dies is replaced, and its ranges 
 they are pure functions of the plan, so no element is lost, repeated or changed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import final
 
 from gristmill._engine.access.cut import Cut
@@ -37,7 +37,6 @@ class PooledExecutor(Executor):
     ) -> None:
         super().__init__(policy)
         self._session = session
-        self._job = session.add_stream(Job(cut, read, policy))
         self._window = TaskWindow(
             session.num_workers_per_stream,
             max_blocks=policy.blocks_per_worker * session.num_workers,
@@ -46,6 +45,7 @@ class PooledExecutor(Executor):
             typical_s=session.target_block_s(policy),
             policy=policy,
         )
+        self._job = session.add_stream(Job(cut, read, policy), self._window.tasks)
         self._is_interrupted = False
         self._is_closed = False
         self._is_disposed = False
@@ -87,7 +87,7 @@ class PooledExecutor(Executor):
     @property
     def has_room(self) -> bool:
         if self._window.has_large_blocks:
-            self._count_used()
+            self._window.num_used = self._pool.num_in_use
         return self._window.has_room
 
     @property
@@ -114,8 +114,11 @@ class PooledExecutor(Executor):
             timeout_s = self._late_timeout_s() if has_more else None
             if timeout_s == 0.0 and self._window.extend():
                 return None
+            if self._pool.scheduler.has_pending:  # it may have become the first task only now
+                self._assign()
             self._pool.wait(self._duplicate_late(timeout_s or None))
             self._assign()
+        self._pool.note_collected(head, self.policy)
         result = self._window.pop()
         self._update_counters()
         return result
@@ -143,24 +146,14 @@ class PooledExecutor(Executor):
             self._session.dispose_stream()
 
     def _assign(self) -> None:
-        num_held = None
-        if self._window.has_large_blocks:
-            num_held = self._count_used()
+        num_held = self._session.count_held(self.policy)
+        if num_held:
             self._pool.release_slots(self.policy.large_block_bytes)
-        self._pool.assign(max_per_worker=self._window.max_per_worker, num_held=num_held)
-
-    def _count_used(self) -> Mapping[int, int] | None:
-        """Count the blocks that are in use; return those that count like tasks of their workers.
-
-        A worker reuses its own memory only, and fresh pages cost more than a copy. So a worker
-        whose memory is in use computes less. If the caller keeps batches, none of that counts: it
-        may never release them.
-        """
-        num_leased = self._pool.num_leased_slots
-        num_done = sum(task.is_done for task in self._window.tasks)
-        num_used = self._window.num_used = max(0, sum(num_leased.values()) - num_done)
-        max_used = self.policy.worker_prefetch_blocks + 1  # the caller uses one
-        return num_leased if num_used <= max_used else None
+        self._pool.assign(
+            max_per_worker=self._window.max_per_worker,
+            num_held=num_held,
+            needs_reply=not self._window.tasks[0].is_done,
+        )
 
     def _late_timeout_s(self) -> float | None:
         """Return how long to wait for the first task while a worker is idle, or `None`."""
@@ -186,6 +179,6 @@ class PooledExecutor(Executor):
         counters.blocks_ready = sum(task.is_done for task in tasks)
         counters.blocks_under_way = len(tasks) - counters.blocks_ready
         pool = self._pool
-        counters.count_shared_bytes = lambda: pool.shared_bytes  # also once it is idle
+        counters.watch_memory(pool.memory)
         counters.num_workers = pool.num_workers
         counters.describe_workers = pool.describe_workers

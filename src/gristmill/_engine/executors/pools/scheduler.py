@@ -160,7 +160,11 @@ class Scheduler:
     # Assignment
 
     def assign(
-        self, *, max_per_worker: int, num_held: Mapping[int, int] | None = None
+        self,
+        *,
+        max_per_worker: int,
+        num_held: Mapping[int, int] | None = None,
+        needs_reply: bool = True,
     ) -> list[Order]:
         """Assign waiting tasks: one to each worker first, then up to `max_per_worker` to each.
 
@@ -170,8 +174,9 @@ class Scheduler:
 
         Args:
             max_per_worker: The maximum number of tasks of a worker.
-            num_held: How many results of each worker are in use, where these count like tasks. At
-                least one worker has a task nevertheless.
+            num_held: How many results of each worker are in use, where these count like tasks.
+            needs_reply: Whether the caller waits for a task that is not done. Then at least one
+                worker has a task, however many results are in use.
 
         Returns:
             What to send to the workers, in that order.
@@ -180,14 +185,14 @@ class Scheduler:
         for worker, queue in self._queues.items():
             queue.num_held = num_held.get(worker, 0) if num_held else 0
         orders: list[Order] = []
-        self._distribute(orders, max_per_worker)
+        self._distribute(orders, max_per_worker, needs_reply=needs_reply)
         while not self._pending and self.has_idle_worker and self._take_over(orders):
-            self._distribute(orders, max_per_worker)
+            self._distribute(orders, max_per_worker, needs_reply=needs_reply)
         return orders
 
-    def _distribute(self, orders: list[Order], max_per_worker: int) -> None:
+    def _distribute(self, orders: list[Order], max_per_worker: int, *, needs_reply: bool) -> None:
         idle = [worker for worker, queue in self._queues.items() if self._is_idle(queue)]
-        if not any(queue.tasks for queue in self._queues.values()):
+        if needs_reply and not any(queue.tasks for queue in self._queues.values()):
             idle = idle or sorted(self._queues, key=self._num_held)[:1]  # one has to compute
         idle.sort(key=self._num_held)
         orders += [

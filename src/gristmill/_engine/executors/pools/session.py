@@ -1,6 +1,7 @@
 """Session: the use of a worker pool by one iterator, for one stream or several side by side."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
 from gristmill._engine.executors.pools.base import WorkerPool
@@ -33,6 +34,7 @@ class PoolSession:
         """Whether the workers are kept for the next iterator."""
         self._keeper = keeper
         self._jobs: list[Job] = []
+        self._tasks: list[Iterable[Task]] = []
         self._pool: WorkerPool | None = None
         self._resting: WorkerPool | None = None
         self._has_closed_stream = False
@@ -44,16 +46,29 @@ class PoolSession:
         is_sent = self._pool is not None or self._resting is not None
         return not is_sent and not self._has_closed_stream
 
-    def add_stream(self, job: Job) -> int:
-        """Compute the ranges of another stream too; return the number of its job."""
+    def add_stream(self, job: Job, tasks: Iterable[Task]) -> int:
+        """Compute the ranges of another stream too.
+
+        Args:
+            job: The job of its tasks.
+            tasks: Its tasks that are not yet collected, at any time.
+
+        Returns:
+            The number of the job.
+        """
         assert self.accepts_streams
         self._jobs.append(job)
+        self._tasks.append(tasks)
         return len(self._jobs) - 1
 
     def num_workers_per_stream(self) -> int:
         """Return how many workers each stream should keep busy."""
         num_workers = self.num_workers if self._pool is None else self._pool.num_workers
         return -(-num_workers // len(self._jobs))
+
+    def count_held(self, policy: TuningPolicy) -> Mapping[int, int]:
+        """Count the large blocks of each worker that count like its tasks, of all streams."""
+        return self.pool.count_held(itertools.chain.from_iterable(self._tasks), policy)
 
     def target_block_s(self, policy: TuningPolicy) -> float:
         """Return the seconds that computing a range should take."""

@@ -8,6 +8,14 @@ from typing import Protocol, TypeAlias, final
 from gristmill._engine.blocks.block import Block, BlockResult, join_results
 from gristmill._metrics.timeline import Work
 
+FindHolder: TypeAlias = Callable[[], int | None]
+"""Returns the worker whose memory a block is in; `None` once that worker may reuse it."""
+
+
+def no_holder() -> int | None:
+    """Return `None`: the block is in no worker's memory."""
+    return None
+
 
 class Reply(Protocol):
     """The answer of a worker, which is decoded only when the consumer collects it."""
@@ -20,6 +28,11 @@ class Reply(Protocol):
     @property
     def num_bytes(self) -> int:
         """Bytes of shared memory that the answer occupies."""
+        ...
+
+    @property
+    def find_holder(self) -> FindHolder:
+        """Whose memory it is. The function does not keep the answer alive."""
         ...
 
     def decode(self) -> BlockResult:
@@ -77,9 +90,18 @@ class Task:
     @property
     def num_bytes(self) -> int:
         """Bytes of shared memory that the reply occupies."""
+        return sum([reply.num_bytes for reply in self.replies])
+
+    def find_holders(self, min_bytes: int) -> list[FindHolder]:
+        """Return whose memory the replies are in that occupy at least `min_bytes`."""
+        return [reply.find_holder for reply in self.replies if reply.num_bytes >= min_bytes]
+
+    @property
+    def replies(self) -> list[Reply]:
+        """The replies to the task or its subtasks so far."""
         if self.reply is not None:
-            return self.reply.num_bytes
-        return sum(subtask.num_bytes for subtask in self.subtasks)
+            return [self.reply]
+        return [reply for subtask in self.subtasks for reply in subtask.replies]
 
     @property
     def work(self) -> list[Work]:

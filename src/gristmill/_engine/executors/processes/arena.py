@@ -11,6 +11,7 @@ A slot is reused only if no array on it is alive in either process. A slot that 
 for some time is unmapped by both.
 """
 
+import itertools
 import os
 import weakref
 from collections import deque
@@ -129,6 +130,7 @@ class Arena:
             if self._open is not None and not self._used and self._open.number not in in_use:
                 self._free.append(self._open.number)  # too small, and so perhaps for all others
                 used = []
+                self._open = self._view = None  # else the slot could not be replaced
             self._take(needed)
             for number, array in unplaced:
                 slot_ranges[number] = self._copy_in(array)
@@ -281,8 +283,39 @@ class Arena:
                 self._free.remove(slot.number)
                 del self._slots[slot.number]
                 slot.mapping.close()
-                closed.append(slot.number)
+                if not self._forget_opened(slot.number):
+                    closed.append(slot.number)
         return closed
+
+    def _forget_opened(self, number: int) -> bool:
+        """Return whether the parent does not know of a slot, and never will."""
+        for index, (opened, _) in enumerate(self._opened):
+            if opened == number:
+                del self._opened[index]
+                os.close(self._descriptors.pop(index))
+                return True
+        return False
+
+
+@final
+class MappedMemory:
+    """Counts the shared memory that a pool has mapped, also that of workers which are gone."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[tuple[int, int], int] = {}
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes that are mapped. Any thread may ask for them."""
+        return sum(list(self._sizes.values()))
+
+    def add(self, key: tuple[int, int], num_bytes: int) -> None:
+        """Count a slot, by the id of its `MappedSlots` and its number."""
+        self._sizes[key] = num_bytes
+
+    def remove(self, key: tuple[int, int]) -> None:
+        """Count a slot no longer."""
+        del self._sizes[key]
 
 
 @final
@@ -293,21 +326,17 @@ class MappedSlots:
     lock: each operation is a single atomic one of Python's dicts and deques.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: MappedMemory) -> None:
+        self._memory = memory
         self._mappings: dict[int, Mapping] = {}
-        self._leased: dict[int, None] = {}
+        self._leased: dict[int, int] = {}
+        self._lease_numbers = itertools.count()
         self._freed: deque[int] = deque()
         self._is_closed = False
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of memory that are mapped."""
-        return sum(mapping.num_bytes for mapping in list(self._mappings.values()))
-
-    @property
-    def num_leased(self) -> int:
-        """Slots with arrays that are alive in this process."""
-        return len(self._leased)
+    def is_leased(self, lease_numbers: Iterable[int]) -> bool:
+        """Return whether one of some leases has not ended, and the worker exists."""
+        return not self._is_closed and any(number in self._leased for number in lease_numbers)
 
     @property
     def num_freed_bytes(self) -> int:
@@ -319,16 +348,21 @@ class MappedSlots:
         """Map a slot, and close its descriptor."""
         try:
             self._mappings[number] = Mapping(descriptor, num_bytes)
+            self._memory.add((id(self), number), num_bytes)
         finally:
             os.close(descriptor)
 
-    def lease(self, number: int) -> NDArray[np.uint8]:
-        """Return the memory of a slot. It is not reused while an array on it is alive."""
+    def lease(self, number: int) -> tuple[NDArray[np.uint8], int]:
+        """Return the memory of a slot, and the number of the lease.
+
+        The slot is not reused while an array on it is alive.
+        """
         mapping = self._mappings[number]
         lease = Lease(mapping.address, mapping.num_bytes)
-        self._leased[number] = None
-        weakref.finalize(lease, self._end_lease, number).atexit = False
-        return lease.view()
+        lease_number = next(self._lease_numbers)
+        self._leased[lease_number] = number
+        weakref.finalize(lease, self._end_lease, lease_number).atexit = False
+        return lease.view(), lease_number
 
     def take_freed(self, max_slots: int) -> list[int]:
         """Return the numbers of slots whose lease has ended, for the worker to reuse."""
@@ -342,13 +376,16 @@ class MappedSlots:
     def close(self) -> None:
         """Unmap each slot as soon as no array on it is alive: the worker is gone."""
         self._is_closed = True
+        leased = set(self._leased.values())
         for number in list(self._mappings):
-            if number not in self._leased:
+            if number not in leased:
                 self._unmap(number)
 
-    def _end_lease(self, number: int) -> None:
-        self._leased.pop(number, None)
+    def _end_lease(self, lease_number: int) -> None:
+        # Freed first: a task that is sent once the lease has ended brings the slot along.
+        number = self._leased[lease_number]
         self._freed.append(number)
+        del self._leased[lease_number]
         if self._is_closed:
             self._unmap(number)
 
@@ -356,6 +393,7 @@ class MappedSlots:
         mapping = self._mappings.pop(number, None)
         if mapping is not None:
             mapping.close()
+            self._memory.remove((id(self), number))
 
 
 def _rounded_up(num_bytes: int, min_bytes: int) -> int:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill._engine.blocks.block import BlockResult
+from gristmill._engine.executors.pools.task import FindHolder
 from gristmill._engine.executors.processes.arena import SlotRange, SlotSize
 from gristmill._engine.executors.serialization.block_codec import BlockTimes, Message, decode_block
 from gristmill._engine.executors.serialization.log_relay import RelayedLog, RelaySettings
@@ -169,7 +170,7 @@ class LogRelay(Message):
 class BlockReply:
     """A pickled block result and its buffers; loaded when the consumer collects it."""
 
-    __slots__ = ("_buffers", "_content", "_done", "num_bytes")
+    __slots__ = ("_buffers", "_content", "_done", "_find_holder", "num_bytes")
 
     def __init__(
         self,
@@ -178,11 +179,17 @@ class BlockReply:
         done: TaskDone,
         *,
         num_bytes: int,
+        find_holder: FindHolder,
     ) -> None:
         self._content = content
         self._buffers = buffers
         self._done = done
         self.num_bytes = num_bytes
+        self._find_holder = find_holder
+
+    @property
+    def find_holder(self) -> FindHolder:
+        return self._find_holder
 
     @property
     def work(self) -> Sequence[Work]:

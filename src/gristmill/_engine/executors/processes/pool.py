@@ -4,12 +4,13 @@ import logging
 import math
 import select
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import final
 
 from gristmill._engine.executors.pools.base import WorkerPool
 from gristmill._engine.executors.pools.failures import records_name
 from gristmill._engine.executors.pools.task import Task
+from gristmill._engine.executors.processes.arena import MappedMemory
 from gristmill._engine.executors.processes.channel import InvalidMessageError, Waker
 from gristmill._engine.executors.processes.fork_server import left_out, why_not_forked
 from gristmill._engine.executors.processes.inherited_state import InheritedState
@@ -57,6 +58,7 @@ class ProcessPool(WorkerPool):
         self._num_workers = num_workers
         self._payload = payload
         self._inherited = InheritedState()
+        self._memory = MappedMemory()
         self._workers: dict[int, WorkerProcess] = {}
         self._waker = Waker()
         try:
@@ -109,7 +111,9 @@ class ProcessPool(WorkerPool):
 
     def _start_worker(self, number: int) -> WorkerProcess:
         try:
-            worker = WorkerProcess(number, modules=self._payload.pickles.modules)
+            worker = WorkerProcess(
+                number, memory=self._memory, modules=self._payload.pickles.modules
+            )
         except OSError as error:  # no descriptors left for its channels
             raise WorkerError(f"A worker process could not be started: {error}.") from error
         self._workers[number] = worker  # first: either `close` finds it, or this finds it closed
@@ -125,12 +129,11 @@ class ProcessPool(WorkerPool):
 
     @property
     def shared_bytes(self) -> int:
-        return sum([worker.mapped_slots.num_bytes for worker in list(self._workers.values())])
+        return self._memory.shared_bytes
 
     @property
-    def num_leased_slots(self) -> Mapping[int, int]:
-        """How many slots of each worker have arrays that are alive."""
-        return {number: worker.mapped_slots.num_leased for number, worker in self._workers.items()}
+    def memory(self) -> MappedMemory:
+        return self._memory
 
     def running_work(self, tasks: Sequence[Task]) -> Sequence[Work]:
         numbers = {id(part) for task in tasks for part in (task, *task.subtasks)}
@@ -167,7 +170,7 @@ class ProcessPool(WorkerPool):
     def trim_memory(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         for _ in range(2):  # again for the memory of replies that only arrive now
-            if self.shared_bytes:
+            if self._memory.shared_bytes:
                 for worker in self._workers.values():
                     worker.trim_memory()
             while any(worker.is_trimming for worker in self._workers.values()):

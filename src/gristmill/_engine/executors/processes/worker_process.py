@@ -6,10 +6,11 @@ import signal
 import socket
 import weakref
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import final
 
 from gristmill._engine.executors.pools.task import Task
-from gristmill._engine.executors.processes.arena import MappedSlots
+from gristmill._engine.executors.processes.arena import MappedMemory, MappedSlots
 from gristmill._engine.executors.processes.channel import Channel, Permits
 from gristmill._engine.executors.processes.fork_server import ForkedProcess
 from gristmill._engine.executors.processes.launcher import launch
@@ -36,15 +37,16 @@ MAX_FREED_PER_TASK = 1000
 class WorkerProcess:
     """One worker process, its channel, its lifeline, and the slots of shared memory it has sent."""
 
-    def __init__(self, number: int, *, modules: Collection[str] = ()) -> None:
+    def __init__(self, number: int, *, memory: MappedMemory, modules: Collection[str] = ()) -> None:
         """Start a process, without waiting for it.
 
         Args:
             number: The number of the worker.
+            memory: Counts the shared memory that it sends.
             modules: What its plan refers to.
         """
         self.number = number
-        self.mapped_slots = MappedSlots()
+        self.mapped_slots = MappedSlots(memory)
         self.is_trimming = False
         """Whether the worker has been asked to return memory, and has not answered."""
         self._kill_reason: str | None = None
@@ -138,17 +140,24 @@ class WorkerProcess:
 
     def open_reply(self, done: TaskDone) -> BlockReply:
         """Map the shared memory that a reply refers to."""
+        self.mapped_slots.drop(done.closed)  # first: the new slots replace them
         for slot, num_bytes in done.opened:
             self.mapped_slots.open(slot, num_bytes, self.channel.take_descriptor())
-        self.mapped_slots.drop(done.closed)
-        slots = {slot: self.mapped_slots.lease(slot) for slot in {r[0] for r in done.slot_ranges}}
-        buffers = [slots[slot][offset : offset + size] for slot, offset, size in done.slot_ranges]
+        leases = {slot: self.mapped_slots.lease(slot) for slot in {r[0] for r in done.slot_ranges}}
+        buffers = [
+            leases[slot][0][offset : offset + size] for slot, offset, size in done.slot_ranges
+        ]
         return BlockReply(
             buffers.pop() if done.content is None else done.content,
             buffers,
             done,
             num_bytes=sum(size for _, _, size in done.slot_ranges),
+            find_holder=partial(self._hold, tuple(number for _, number in leases.values())),
         )
+
+    def _hold(self, lease_numbers: Sequence[int]) -> int | None:
+        """Return the number of the worker, as long as one of some leases has not ended."""
+        return self.number if self.mapped_slots.is_leased(lease_numbers) else None
 
     # End
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from gristmill._base.memory.aligned_alloc import aligned_empty
 from gristmill._engine.blocks.block import BlockResult
+from gristmill._engine.executors.pools.task import no_holder
 from gristmill._engine.executors.ray.messages import BlockHeader
 from gristmill._engine.executors.serialization.block_codec import decode_block
 from gristmill._metrics.timeline import Work
@@ -27,6 +28,8 @@ class ActorReply:
     """
 
     __slots__ = ("__weakref__", "_buffers", "_header", "_recompute", "num_bytes")
+
+    find_holder = staticmethod(no_holder)
 
     def __init__(
         self,
@@ -75,6 +78,8 @@ class RemoteReply:
     """
 
     __slots__ = ("data", "encoded", "num_bytes", "seconds")
+
+    find_holder = staticmethod(no_holder)
 
     def __init__(self, encoded: bytes, header: BlockHeader, data: Any) -> None:
         self.encoded = encoded

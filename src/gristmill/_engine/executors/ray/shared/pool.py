@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, final
 from gristmill._engine.blocks.block import Block, BlockResult, join_results
 from gristmill._engine.executors.pools.base import WorkerPool
 from gristmill._engine.executors.pools.job import Job
-from gristmill._engine.executors.pools.task import Task
+from gristmill._engine.executors.pools.task import Task, no_holder
 from gristmill._engine.executors.ray.cluster.deaths import cause_of_death
 from gristmill._engine.executors.ray.cluster.monitor import ClusterMonitor
 from gristmill._engine.executors.ray.cluster.runtime_env import for_actor
@@ -68,6 +68,8 @@ class _Event(NamedTuple):
 @final
 class _Arrival:
     """A block whose parts arrive one by one."""
+
+    find_holder = staticmethod(no_holder)
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts: list[ActorReply | BaseException | None] = [None] * len(parts)
