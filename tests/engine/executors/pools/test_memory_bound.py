@@ -23,6 +23,7 @@ from gristmill._engine.executors.processes.arena import (
     MappedSlots,
     SlotTransfer,
 )
+from gristmill._engine.executors.serialization.packed_sources import PackedSource
 from gristmill._engine.executors.serialization.plan_payload import PickledPlan
 from gristmill._engine.tuning.policy import TuningPolicy
 from gristmill._metrics.counters import Counters
@@ -123,7 +124,9 @@ class SimulatedPool(WorkerPool):
             self.scheduler.add_worker(worker.number, worker.take_back)
             self.scheduler.mark_ready(worker.number)
 
-    packed_sources = ()
+    @property
+    def packed_sources(self) -> Sequence[PackedSource]:
+        return []
 
     @property
     def num_workers(self) -> int:
