@@ -160,15 +160,15 @@ def test_a_folder_that_does_not_hold_one_whole_run_is_reported(names: list[str],
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [('{"n": ', "truncated: it ends after 6 characters"), ("\0\0", "corrupt: it is not JSON")],
 )
 def test_a_file_that_something_else_damaged_is_reported_with_its_path(
-    tmp_path: Path, text: str, told: str
+    tmp_path: Path, text: str, reported: str
 ):
     (tmp_path / NAME).write_text(text)
 
-    with pytest.raises(StateError, match=rf"^The state is {told}\.") as caught:
+    with pytest.raises(StateError, match=rf"^The state is {reported}\.") as caught:
         read_state(tmp_path, like={})
     assert caught.value.__notes__ == [f"The state is in {tmp_path / NAME}."]
 

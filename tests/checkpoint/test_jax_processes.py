@@ -139,8 +139,8 @@ def test_each_process_goes_on_from_its_own_place(saved: tuple[Path, list[dict[st
     for before, after in zip(said, run(folder, "restore", 2), strict=True):
         assert after["loader_rest"] == before["loader_rest"]
         assert after["dataset_rest"] == before["dataset_rest"]
-    for face in ("loader", "dataset"):
-        records = [record for one in said for record in one[face] + one[f"{face}_rest"]]
+    for kind in ("loader", "dataset"):
+        records = [record for one in said for record in one[kind] + one[f"{kind}_rest"]]
         assert sorted(records) == list(range(48))
 
 
@@ -152,9 +152,9 @@ def test_another_number_of_processes_goes_on_from_the_places_of_two(
 
     after = run(folder, "restore", count)
 
-    for face in ("loader", "dataset"):
-        records = [record for one in said for record in one[face]]
-        records += [record for one in after for record in one[f"{face}_rest"]]
+    for kind in ("loader", "dataset"):
+        records = [record for one in said for record in one[kind]]
+        records += [record for one in after for record in one[f"{kind}_rest"]]
         assert sorted(records) == list(range(48))
 
 
@@ -164,8 +164,8 @@ def test_two_processes_go_on_from_the_place_of_one(tmp_path: Path):
 
     after = run(folder, "restore", 2)
 
-    for face in ("loader", "dataset"):
-        records = before[face] + [record for one in after for record in one[f"{face}_rest"]]
+    for kind in ("loader", "dataset"):
+        records = before[kind] + [record for one in after for record in one[f"{kind}_rest"]]
         assert sorted(records) == list(range(48))
 
 
@@ -180,7 +180,7 @@ def test_all_processes_have_equal_arrays_of_all_states(
     after = run(folder, "replicated restore", count)
 
     assert before[0]["equal"] == before[1]["equal"]
-    for face in ("loader", "dataset"):
-        records = [record for one in alike for record in one[face]]
-        records += [record for one in after for record in one[f"{face}_rest"]]
+    for kind in ("loader", "dataset"):
+        records = [record for one in alike for record in one[kind]]
+        records += [record for one in after for record in one[f"{kind}_rest"]]
         assert sorted(records) == list(range(48))

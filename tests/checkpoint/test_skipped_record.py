@@ -43,9 +43,9 @@ def test_the_ledgers_of_all_shards_come_back(skipped: Any):
 
 def test_a_state_is_readable():
     skip = SkippedRecord(position=7, record=3, step="Map decode", error="ValueError: not a JPEG")
-    told = encode_state(state_at(Position((8,), (((8,), skip),))), HERE)
+    reported = encode_state(state_at(Position((8,), (((8,), skip),))), HERE)
 
-    assert told["skipped"] == [
+    assert reported["skipped"] == [
         {
             "cursor": [8],
             "position": 7,

@@ -22,7 +22,7 @@ class Watched:
     def __init__(self, size: int, *, tell_at: int, never: int) -> None:
         self.size = size
         self.reads = 0
-        self.told = threading.Event()
+        self.reported = threading.Event()
         self.overrun = threading.Event()
         self._tell_at, self._never = tell_at, never
 
@@ -32,7 +32,7 @@ class Watched:
     def __getitem__(self, index: int) -> int:
         self.reads += 1
         if self.reads >= self._tell_at:
-            self.told.set()
+            self.reported.set()
         if self.reads >= self._never:
             self.overrun.set()
         return index
@@ -44,7 +44,7 @@ def test_the_next_block_is_made_while_the_consumer_holds_the_current_one(make_lo
 
     assert next(iterator) == 0
 
-    assert source.told.wait(PATIENCE_S)
+    assert source.reported.wait(PATIENCE_S)
     assert next(iterator) == 1
     iterator.close()
 
@@ -70,7 +70,7 @@ def test_a_consumer_that_waits_holds_the_stream_at_a_few_blocks(
     iterator = iter(make_loader(source, Batch(batch_size), policy=BLOCKS_OF_FOUR))
     next(iterator)
 
-    assert source.told.wait(PATIENCE_S)
+    assert source.reported.wait(PATIENCE_S)
     assert not source.overrun.wait(A_WHILE_S)
     iterator.close()
 

@@ -158,9 +158,9 @@ def run_in_phases(make: Make, rng: random.Random, phases: int) -> list[int]:
         for iterator in iterators:
             iterator.set_state(state)
         if rng.random() < 0.5:  # and once more on as many
-            told = [through_json(iterator.get_state()) for iterator in iterators]
+            described = [through_json(iterator.get_state()) for iterator in iterators]
             iterators = [make(shard, count) for shard in range(count)]
-            for iterator, own in zip(iterators, told, strict=True):
+            for iterator, own in zip(iterators, described, strict=True):
                 iterator.set_state(own)
     for iterator in iterators:
         seen += some_of(iterator, 10**6)

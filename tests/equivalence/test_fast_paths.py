@@ -31,7 +31,7 @@ class Hidden:
     """A source of which only `__len__` and `__getitem__` show."""
 
     source: Any
-    told: str
+    reported: str
 
     def __len__(self) -> int:
         return len(self.source)
@@ -40,7 +40,7 @@ class Hidden:
         return self.source[index]
 
     def __repr__(self) -> str:
-        return self.told
+        return self.reported
 
 
 @pytest.mark.parametrize("name", [*SOURCES])
@@ -49,7 +49,7 @@ class Hidden:
 def test_a_source_yields_what_its_records_one_by_one_yield(pipeline: Pipeline, name: str):
     pipeline = replace(pipeline, source_name=name)
     fast = pipeline.loader()
-    plain_source = Hidden(pipeline.source(), told=_label(fast))
+    plain_source = Hidden(pipeline.source(), reported=_label(fast))
 
     expected = outcome_with_states(iter(pipeline.loader(source=plain_source)))
 

@@ -171,7 +171,7 @@ class Case:
         on_error: Any = "raise" if budget is None else SkipErrors(budget)
         return way.loader(self.pipeline(), self.source, on_error=on_error)
 
-    def mended(self) -> "Case":
+    def fixed(self) -> "Case":
         """Return the pipeline without a fault, and without batches."""
         source = replace(self.source, modulus=0)
         steps = [replace(step, modulus=0) for step in self.steps]
@@ -231,20 +231,20 @@ class Meaning:
 
 def walk(case: Case) -> list[Any]:
     """Return the rows and the skips, one after the other, in the order of the stream."""
-    mended = case.mended()
-    good = {(row["index"], row["path"]): row for row in mended.loader(INLINE, None)}
+    fixed = case.fixed()
+    good = {(row["index"], row["path"]): row for row in fixed.loader(INLINE, None)}
     loader = case.loader(INLINE, None)
     sample = sample_of(loader._plan_node)
     labels = [step.label for step in steps_of(loader._plan_node)][1:]
-    told: list[Any] = []
+    reported: list[Any] = []
 
     def visit(position: int, record: int, path: int, number: int) -> None:
         if number == len(case.steps):
-            told.append(good[int(sample.indices(range(position, position + 1))[0]), path])
+            reported.append(good[int(sample.indices(range(position, position + 1))[0]), path])
             return
         step = case.steps[number]
         if step.dislikes(record, path):
-            told.append(skip(position, record, labels[number], step.complaint(record, path)))
+            reported.append(skip(position, record, labels[number], step.complaint(record, path)))
             return
         for piece in step.pieces(record, path):
             visit(position, record, piece, number + 1)
@@ -258,32 +258,32 @@ def walk(case: Case) -> list[Any]:
         assert record is not None
         if case.source.dislikes(record, 0):
             label = f"reading {sample.parent.label}"
-            told.append(skip(position, record, label, case.source.complaint(record, 0)))
+            reported.append(skip(position, record, label, case.source.complaint(record, 0)))
         else:
             visit(position, record, 0, 0)
-    return told
+    return reported
 
 
 def meaning(case: Case, *, budget: int | None, after: int = 0, met: int = 0) -> Meaning:
     """Return what should come, after some of the walk, with as many skips before; `None`: raise."""
-    gives = Meaning()
+    expected = Meaning()
     rows: list[Any] = []
     places: list[int] = []
-    told = walk(case)
+    reported = walk(case)
     if budget is None:
-        told = told[: after + _num_read(case, len(told) - after)]
-    skips = [(place, one) for place, one in enumerate(told) if isinstance(one, Skip)]
-    gives.ledger = [one.record for place, one in skips]
-    for place, one in enumerate(told[after:], start=after):
+        reported = reported[: after + _num_read(case, len(reported) - after)]
+    skips = [(place, one) for place, one in enumerate(reported) if isinstance(one, Skip)]
+    expected.ledger = [one.record for place, one in skips]
+    for place, one in enumerate(reported[after:], start=after):
         if isinstance(one, Skip):
             if met >= (budget or 0):
-                gives.error = one.message
+                expected.error = one.message
                 break
             met += 1
         else:
             rows.append(one)
             places.append(place)
-    is_whole = gives.error is None
+    is_whole = expected.error is None
     for batch in case.batches:
         groups = range(0, len(rows), batch.batch_size)
         if batch.drop_remainder or not is_whole:
@@ -294,12 +294,12 @@ def meaning(case: Case, *, budget: int | None, after: int = 0, met: int = 0) -> 
     for row, place in zip(rows, places, strict=True):
         complaint = _complaint_above(case, row)
         if complaint is not None:
-            gives.error = complaint
+            expected.error = complaint
             break
-        gives.elements.append(exact(row))
-        gives.ends.append(place)
-        gives.skipped.append([one.record for other, one in skips if other < place])
-    return gives
+        expected.elements.append(exact(row))
+        expected.ends.append(place)
+        expected.skipped.append([one.record for other, one in skips if other < place])
+    return expected
 
 
 def _num_read(case: Case, num_records: int) -> int:
@@ -325,27 +325,27 @@ def _complaint_above(case: Case, row: Any) -> str | None:
 
 
 def ledger_of(state: bytes) -> list[SkippedRecord]:
-    told = json.loads(state)["skipped"]
+    reported = json.loads(state)["skipped"]
     return [
         SkippedRecord(**{name: value for name, value in entry.items() if name != "cursor"})
-        for entry in told
+        for entry in reported
     ]
 
 
-def assert_means(iterator: DataLoaderIterator, gives: Meaning, place: int = 0) -> list[bytes]:
+def assert_means(iterator: DataLoaderIterator, expected: Meaning, place: int = 0) -> list[bytes]:
     """Run an iterator from the place where it stands, and compare; return the states it was in."""
     elements: list[Any] = []
     states = [iterator.get_state()]
 
     ending = take(iterator, [], elements, states)
 
-    assert elements == gives.elements[place:]
-    assert [ledger_of(state) for state in states] == gives.skipped[place:]
-    assert ending.message == (gives.error or "")
-    if gives.error is None:
-        assert iterator.skipped == gives.ledger
+    assert elements == expected.elements[place:]
+    assert [ledger_of(state) for state in states] == expected.skipped[place:]
+    assert ending.message == (expected.error or "")
+    if expected.error is None:
+        assert iterator.skipped == expected.ledger
     else:
-        assert iterator.skipped == gives.skipped[-1]
+        assert iterator.skipped == expected.skipped[-1]
     assert take(iterator, again := [], [], []).message == ending.message
     assert again == []
     assert iterator.get_state() == states[-1]
@@ -361,8 +361,8 @@ def running(case: Case, way: Run, budget: int | None) -> Iterator[DataLoaderIter
             yield iterator
 
 
-def note_the_ending(gives: Meaning) -> None:
-    event("fails" if gives.error else "skips some" if gives.ledger else "skips none")
+def note_the_ending(expected: Meaning) -> None:
+    event("fails" if expected.error else "skips some" if expected.ledger else "skips none")
 
 
 BUDGETS = st.one_of(st.just(PLENTY), st.integers(0, 8))
@@ -371,11 +371,11 @@ BUDGETS = st.one_of(st.just(PLENTY), st.integers(0, 8))
 @given(case=cases(), way=cheap, budget=BUDGETS)
 @CHEAP
 def test_bad_records_are_left_out_and_listed_within_a_budget(case: Case, way: Run, budget: int):
-    gives = meaning(case, budget=budget)
-    note_the_ending(gives)
+    expected = meaning(case, budget=budget)
+    note_the_ending(expected)
 
     with running(case, way, budget) as iterator:
-        assert_means(iterator, gives)
+        assert_means(iterator, expected)
 
 
 @given(
@@ -389,8 +389,8 @@ def test_bad_records_are_left_out_and_listed_within_a_budget(case: Case, way: Ru
 def test_a_state_restores_anywhere_with_its_ledger_and_its_share_of_the_budget(
     case: Case, first: Run, second: Run, budget: int, cut: int
 ):
-    gives = meaning(case, budget=budget)
-    place = cut % len(gives.skipped)
+    expected = meaning(case, budget=budget)
+    place = cut % len(expected.skipped)
     with running(case, first, budget) as iterator:
         for _ in range(place):
             next(iterator)
@@ -398,8 +398,8 @@ def test_a_state_restores_anywhere_with_its_ledger_and_its_share_of_the_budget(
 
     with running(case, second, budget) as iterator:
         iterator.set_state(state)
-        assert iterator.skipped == gives.skipped[place]
-        assert_means(iterator, gives, place)
+        assert iterator.skipped == expected.skipped[place]
+        assert_means(iterator, expected, place)
 
 
 @given(
@@ -410,15 +410,15 @@ def test_a_state_restores_anywhere_with_its_ledger_and_its_share_of_the_budget(
 )
 @DEAR
 def test_processes_skip_the_same_ones(case: Case, way: Run, budget: int, cuts: list[int]):
-    gives = meaning(case, budget=budget)
-    note_the_ending(gives)
+    expected = meaning(case, budget=budget)
+    note_the_ending(expected)
 
     with running(case, way, budget) as iterator:
-        states = assert_means(iterator, gives)
+        states = assert_means(iterator, expected)
         for cut in cuts:
             place = cut % len(states)
             iterator.set_state(states[place])
-            assert_means(iterator, gives, place)
+            assert_means(iterator, expected, place)
 
 
 @given(case=cases(num_records=60), way=hopping_to_processes, budget=BUDGETS)
@@ -433,12 +433,12 @@ def test_going_to_processes_and_back_skips_the_same_ones(case: Case, way: Run, b
 def test_a_thread_that_takes_over_in_the_middle_skips_none_twice(
     case: Case, way: Run, budget: int, cut: int
 ):
-    gives = meaning(case, budget=budget)
+    expected = meaning(case, budget=budget)
     with running(case, replace(way, is_idle=True), budget) as iterator:
-        for _ in range(place := cut % len(gives.skipped)):
+        for _ in range(place := cut % len(expected.skipped)):
             next(iterator)
         iterator.start_prefetch()
-        assert_means(iterator, gives, place)
+        assert_means(iterator, expected, place)
 
 
 @given(case=cases(), first=cheap, second=cheap, budget=st.integers(0, 8))
@@ -562,8 +562,10 @@ def test_the_record_beyond_the_budget_raises_what_it_raised(arguments: dict[str,
                 f"In reading Tripped(<20 records>), added at {__file__}:{_line_of_the_loader()}, "
                 "on record 11 of the source (position 11 of the stream)."
             )
-            told = "2 bad records were skipped before it, which is the `budget` of `SkipErrors`."
-            assert caught.value.__notes__.count(told) == 1
+            reported = (
+                "2 bad records were skipped before it, which is the `budget` of `SkipErrors`."
+            )
+            assert caught.value.__notes__.count(reported) == 1
             assert [skip.record for skip in iterator.skipped] == [3, 4]
 
 

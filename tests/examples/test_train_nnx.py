@@ -307,10 +307,10 @@ def test_it_learns_and_reports_how_long_it_waited(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     opening, last, summary = done.stdout.splitlines()
     assert opening == "Mnist(<9600 to train, 2000 to test>) on 1 x cpu"
-    told = re.fullmatch(r"test accuracy (0\.\d{4}): ([\d,]+) of 2,000 images", last)
-    assert told
-    assert float(told[1]) > 0.9
-    assert int(told[2].replace(",", "")) / 2_000 == float(told[1])
+    reported = re.fullmatch(r"test accuracy (0\.\d{4}): ([\d,]+) of 2,000 images", last)
+    assert reported
+    assert float(reported[1]) > 0.9
+    assert int(reported[2].replace(",", "")) / 2_000 == float(reported[1])
     assert re.fullmatch(SUMMARY.format(150), summary)
     assert done.stderr == ""  # no bar in a log, and no warnings
     assert list(tmp_path.iterdir()) == []  # nothing is written that was not asked for

@@ -142,17 +142,17 @@ def test_elements_before_a_record_that_kills_two_workers_at_once_are_delivered(
 def test_the_state_after_a_deadly_record_lets_one_go_on_behind_it(
     make_loader: MakeLoader, tmp_path: Path
 ):
-    mended = tmp_path / "mended"
+    fixed = tmp_path / "fixed"
 
     def deadly(element: int) -> int:
-        if element == 5 and not mended.exists():
+        if element == 5 and not fixed.exists():
             os._exit(1)
         return element
 
     loader = make_loader(range(20), deadly)
     iterator = iter(loader)
     seen, _ = drain(iterator)
-    mended.touch()
+    fixed.touch()
     resumed = iter(loader)
     resumed.set_state(iterator.get_state())
 
@@ -162,10 +162,10 @@ def test_the_state_after_a_deadly_record_lets_one_go_on_behind_it(
 def test_the_same_iterator_goes_on_once_the_record_is_mended(
     make_loader: MakeLoader, tmp_path: Path
 ):
-    mended = tmp_path / "mended"
+    fixed = tmp_path / "fixed"
 
     def deadly(element: int) -> int:
-        if element == 5 and not mended.exists():
+        if element == 5 and not fixed.exists():
             os._exit(1)
         return element
 
@@ -173,7 +173,7 @@ def test_the_same_iterator_goes_on_once_the_record_is_mended(
     seen = list(islice(iterator, 5))
     with pytest.raises(WorkerError, match="Record 5 "):
         next(iterator)
-    mended.touch()
+    fixed.touch()
 
     assert seen + list(iterator) == list(range(20))
 

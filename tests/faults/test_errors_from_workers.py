@@ -33,7 +33,7 @@ def run_to_error(loader: DataLoader) -> tuple[list[Any], BaseException]:
     raise AssertionError("it did not fail")
 
 
-def told(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """Return all that a reader of its traceback sees, but for our own frames."""
     return "\n".join([str(error), *getattr(error, "__notes__", ())])
 
@@ -50,10 +50,10 @@ def test_an_exception_keeps_its_type_message_and_line(make_loader: MakeLoader):
     assert seen == list(range(30))
     assert type(error) is KeyError
     assert error.args == ("no such thing",)
-    assert f'"{__file__}", line {fail.__code__.co_firstlineno + 2}, in fail' in told(error)
-    assert 'raise KeyError("no such thing")' in told(error)
-    assert "on record 30 of the source" in told(error)
-    assert re.search(r"Traceback in worker [01]:", told(error))
+    assert f'"{__file__}", line {fail.__code__.co_firstlineno + 2}, in fail' in described(error)
+    assert 'raise KeyError("no such thing")' in described(error)
+    assert "on record 30 of the source" in described(error)
+    assert re.search(r"Traceback in worker [01]:", described(error))
 
 
 def test_an_exception_class_of_the_script_is_the_same_class(make_loader: MakeLoader):
@@ -84,9 +84,9 @@ def test_an_exception_that_cannot_be_pickled_still_reports_what_it_is(make_loade
 
     _, error = run_to_error(make_loader(range(5), fail))
 
-    assert "with a lock" in told(error)
+    assert "with a lock" in described(error)
     assert "MineError" in repr(error)
-    assert "could not be sent" in told(error).lower()
+    assert "could not be sent" in described(error).lower()
 
 
 def test_the_cause_of_an_exception_is_shown(make_loader: MakeLoader):
@@ -100,8 +100,8 @@ def test_the_cause_of_an_exception_is_shown(make_loader: MakeLoader):
     _, error = run_to_error(make_loader(range(5), fail))
 
     assert type(error) is LookupError
-    assert "ZeroDivisionError" in told(error)
-    assert "return 1 // (element * 0)" in told(error)
+    assert "ZeroDivisionError" in described(error)
+    assert "return 1 // (element * 0)" in described(error)
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, StopIteration, GeneratorExit])
@@ -141,10 +141,10 @@ def test_an_exit_in_a_step_is_an_error_that_names_step_and_record(
 def test_the_stream_goes_on_after_an_exception_that_was_caught(
     make_loader: MakeLoader, tmp_path: Path
 ):
-    mended = tmp_path / "mended"
+    fixed = tmp_path / "fixed"
 
     def fail(element: int) -> int:
-        if element == 30 and not mended.exists():
+        if element == 30 and not fixed.exists():
             raise ValueError("not yet")
         return element
 
@@ -152,7 +152,7 @@ def test_the_stream_goes_on_after_an_exception_that_was_caught(
     with iter(make_loader(range(60), fail)) as iterator:
         with pytest.raises(ValueError, match="not yet"):
             seen.extend(iterator)
-        mended.touch()
+        fixed.touch()
         seen.extend(iterator)
 
     assert seen == list(range(60))
@@ -174,7 +174,7 @@ def test_an_error_from_the_source_names_the_record(make_loader: MakeLoader):
     assert np.concatenate(seen).tolist() == list(range(30))
     assert type(error) is OSError
     assert (error.errno, error.filename) == (5, "disk")
-    assert "record 33 of the source" in told(error)
+    assert "record 33 of the source" in described(error)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_an_element_that_cannot_be_sent_is_named_after_those_before_it(
     assert seen == [{"x": n} for n in range(12)]
     assert type(error) is UnsendableError
     assert f'`element["x"][1]` is a{"n" if kind[0] == "o" else ""} {kind}' in str(error)
-    assert "record 12 of the source" in told(error)
+    assert "record 12 of the source" in described(error)
 
 
 def test_a_batch_that_cannot_be_sent_is_named(make_loader: MakeLoader):
@@ -227,7 +227,7 @@ def test_an_element_that_cannot_be_loaded_here_yields_an_error(make_loader: Make
 
     assert type(error) is ValueError
     assert seen == list(range(len(seen)))
-    assert "not here" in told(error)
+    assert "not here" in described(error)
 
 
 def test_a_transform_that_cannot_be_pickled_names_itself_and_what_in_it(make_loader: MakeLoader):

@@ -270,11 +270,11 @@ def test_a_parent_that_may_map_no_more_reports_that(script: Run):
             kept = list(iterator)
             print("all", [int(batch[1, 0]) for batch in kept] == list(range(3, 400, 2)))
         except (OSError, MemoryError) as error:
-            print("told", "map" in str(error))
+            print("reported", "map" in str(error))
         """
     ).finish()
 
-    assert (done.out, done.err) in [("all True\n", ""), ("told True\n", "")]
+    assert (done.out, done.err) in [("all True\n", ""), ("reported True\n", "")]
 
 
 def test_a_parent_without_a_free_descriptor_reports_that(script: Run):
@@ -302,11 +302,11 @@ def test_a_parent_without_a_free_descriptor_reports_that(script: Run):
             kept = list(iterator)
             print("all", [int(batch[1, 0]) for batch in kept] == list(range(3, 400, 2)))
         except OSError as error:
-            print("told", error.strerror)
+            print("reported", error.strerror)
         """
     ).finish()
 
-    assert (done.out, done.err) in [("all True\n", ""), ("told Too many open files\n", "")]
+    assert (done.out, done.err) in [("all True\n", ""), ("reported Too many open files\n", "")]
 
 
 def test_a_reply_after_the_break_that_finds_no_free_descriptor_ends_the_idle_workers(script: Run):
@@ -377,8 +377,8 @@ def test_a_loader_that_finds_no_free_descriptor_reports_that(script: Run):
                 print(list(load(range(3), num_epochs=1, worker_count=2)))
                 break
             except (OSError, WorkerError) as error:
-                told = str(error)
-            assert "Too many open files" in told, told
+                reported = str(error)
+            assert "Too many open files" in reported, reported
             gc.collect()
         """
     ).finish()

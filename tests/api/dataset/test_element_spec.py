@@ -143,12 +143,12 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize(("program", "told"), UNKNOWN.values(), ids=UNKNOWN.keys())
-def test_what_is_not_known_is_an_error_that_names_the_step(program: Any, told: str):
+@pytest.mark.parametrize(("program", "described"), UNKNOWN.values(), ids=UNKNOWN.keys())
+def test_what_is_not_known_is_an_error_that_names_the_step(program: Any, described: str):
     with pytest.raises((ValueError, NotImplementedError)):
         SIDES[0].experimental.get_element_spec(program(SIDES[0]))
     for kind in (SpecError, ValueError, NotImplementedError):  # Grain raises either of the two
-        with pytest.raises(kind, match=told):
+        with pytest.raises(kind, match=described):
             get_element_spec(program(ours))
 
 

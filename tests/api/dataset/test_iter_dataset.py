@@ -426,9 +426,9 @@ def test_workers_get_their_number():
     def tell(index: int, count: int) -> None:
         os.environ["GRISTMILL_TEST_WORKER"] = f"{index} of {count}"
 
-    def told(_: int) -> Any:
+    def reported(_: int) -> Any:
         return os.environ.get("GRISTMILL_TEST_WORKER")
 
-    ds = in_workers(ours.MapDataset.range(30).map(told).to_iter_dataset(), worker_init_fn=tell)
+    ds = in_workers(ours.MapDataset.range(30).map(reported).to_iter_dataset(), worker_init_fn=tell)
     with iter(ds) as iterator:
         assert set(iterator) <= {"0 of 2", "1 of 2"}

@@ -42,9 +42,9 @@ PROGRAMS = {
 def test_the_next_index_is_grains_before_and_after_each_element(program: Any):
     theirs, own = (iter(program(api)) for api in SIDES)
     while True:
-        told = SIDES[0].experimental.get_next_index(theirs)
-        if program is not PROGRAMS["ahead"] or told:  # Grain's counts by itself
-            assert get_next_index(own) == told
+        described = SIDES[0].experimental.get_next_index(theirs)
+        if program is not PROGRAMS["ahead"] or described:  # Grain's counts by itself
+            assert get_next_index(own) == described
         made = [next(iterator, None) for iterator in (theirs, own)]
         assert_same(made[1], made[0])
         if made[0] is None:

@@ -13,12 +13,12 @@ TOTAL, FAILS_AT = 40, 29
 
 
 class BrokenError(Exception):
-    """What fails in these tests, until it is mended."""
+    """What fails in these tests, until it is fixed."""
 
 
 @dataclass
 class Cause:
-    """A fault in the user's code that can be mended."""
+    """A fault in the user's code that can be fixed."""
 
     is_mended: bool = False
     fails_at: int = FAILS_AT
@@ -367,10 +367,10 @@ def test_keyboard_interrupt_in_the_users_code_loses_nothing(options: gm.ReadOpti
 
 @execution
 def test_many_errors_in_a_row_are_reported_one_by_one(options: gm.ReadOptions):
-    mended: set[int] = set()
+    fixed: set[int] = set()
 
     def fail(element: int) -> int:
-        if element not in mended:
+        if element not in fixed:
             raise BrokenError(element)
         return element
 
@@ -378,7 +378,7 @@ def test_many_errors_in_a_row_are_reported_one_by_one(options: gm.ReadOptions):
     for number in range(8):
         with pytest.raises(BrokenError, match=rf"^{number}\b"):
             next(iterator)
-        mended.add(number)
+        fixed.add(number)
         assert next(iterator) == number
     with pytest.raises(StopIteration):
         next(iterator)

@@ -462,7 +462,7 @@ class Columns(gm.Map):
 
 
 @pytest.mark.parametrize(
-    ("result", "told"),
+    ("result", "reported"),
     [
         (lambda columns: columns[:0], r"columns of shape \(0,\) for 1 element"),
         (lambda columns: {"x": columns, "y": np.zeros(7)}, r'columns\["y"\] of shape \(7,\) for'),
@@ -470,8 +470,8 @@ class Columns(gm.Map):
         (lambda columns: columns.tolist(), r"columns\[0\] of shape \(\) for"),
     ],
 )
-def test_map_batch_must_yield_one_item_for_each_element(result: Any, told: str):
-    message = rf"^`map_batch` of .*Columns.* returned {told}"
+def test_map_batch_must_yield_one_item_for_each_element(result: Any, reported: str):
+    message = rf"^`map_batch` of .*Columns.* returned {reported}"
     with pytest.raises(BatchError, match=message) as caught:
         list(loader(np.arange(3), Columns(result)))
     assert any(HERE in note for note in caught.value.__notes__)

@@ -440,8 +440,8 @@ def test_a_state_is_as_small_and_as_quickly_restored_after_a_billion_steps(make:
     for step in (10, FAR):
         source = Counted(1000)
         iterator = make(source)
-        told = iterator.get_state()
-        body = json.loads(told) if isinstance(told, bytes) else told
+        reported = iterator.get_state()
+        body = json.loads(reported) if isinstance(reported, bytes) else reported
         iterator.set_state(resigned(body, cursor=[step]))
         next(iterator)
         state = iterator.get_state()

@@ -79,7 +79,7 @@ def by_protobuf(data: bytes) -> dict[str, Any]:
     return found
 
 
-def told(features: dict[str, Any]) -> dict[str, Any]:
+def reported(features: dict[str, Any]) -> dict[str, Any]:
     """Make features comparable, NaN and -0.0 included."""
     return {
         key: (str(values.dtype), values.tobytes()) if isinstance(values, np.ndarray) else values
@@ -100,7 +100,7 @@ FEATURES = st.dictionaries(
 
 @given(FEATURES)
 def test_protobuf_reads_what_is_written(features: dict[str, Any]):
-    assert told(by_protobuf(format_example(features))) == told(features)
+    assert reported(by_protobuf(format_example(features))) == reported(features)
 
 
 @given(FEATURES)
@@ -117,7 +117,7 @@ def test_what_protobuf_writes_is_read(features: dict[str, Any]):
             feature.int64_list.value.extend(values.tolist())
             feature.int64_list.SetInParent()
 
-    assert told(parse_example(message.SerializeToString())) == told(features)
+    assert reported(parse_example(message.SerializeToString())) == reported(features)
 
 
 def field(number: int, content: bytes | int, wire: int = 2) -> bytes:
@@ -141,7 +141,7 @@ def one(feature: bytes, key: bytes = b"x") -> bytes:
 def both_read(data: bytes) -> Any:
     """Return what both read, if they agree."""
     found = parse_example(data)
-    assert told(found) == told(by_protobuf(data))
+    assert reported(found) == reported(by_protobuf(data))
     return found
 
 
@@ -290,7 +290,7 @@ def _agree(data: bytes) -> None:
     # An entry with an unknown field in it is one to protobuf in C++, and unknown to that in Python.
     unknown = UnknownFieldSet(Example.FromString(data).features)
     if not any(field.field_number == 1 and field.wire_type == 2 for field in unknown):
-        assert told(found) == told(expected)
+        assert reported(found) == reported(expected)
 
 
 def test_arrays_of_numbers_can_be_written_to_and_are_not_the_record():

@@ -152,7 +152,7 @@ def test_a_missing_feature_is_reported_with_those_there_are():
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "told"),
+    ("name", "dtype", "reported"),
     [
         ("name", np.int64, "bytes, but a `dtype` of int64 is for integers. Use `dtype=bytes`."),
         ("label", str, "integers, but a `dtype` of str is for bytes. Use `dtype=np.int64`."),
@@ -160,8 +160,8 @@ def test_a_missing_feature_is_reported_with_those_there_are():
         ("box", int, "floats, but a `dtype` of int64 is for integers. Use `dtype=np.float32`."),
     ],
 )
-def test_another_kind_of_values_is_reported(name: str, dtype: Any, told: str):
-    with _says(f"Feature {name!r} holds {told}"):
+def test_another_kind_of_values_is_reported(name: str, dtype: Any, reported: str):
+    with _says(f"Feature {name!r} holds {reported}"):
         take(name, None, dtype)
 
 
@@ -175,14 +175,14 @@ def test_another_number_of_values_is_reported(name: str, count: int):
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "told"),
+    ("name", "dtype", "reported"),
     [
         ("label", bool, "7, which bool"),
         ("box", np.float16, "1.0000000150474662e+30, which float16"),
     ],
 )
-def test_a_number_that_the_type_cannot_hold_is_reported(name: str, dtype: Any, told: str):
-    with _says(f"Feature {name!r} holds {told} cannot hold. Use a wider `dtype`."):
+def test_a_number_that_the_type_cannot_hold_is_reported(name: str, dtype: Any, reported: str):
+    with _says(f"Feature {name!r} holds {reported} cannot hold. Use a wider `dtype`."):
         take(name, None, dtype)
 
 
@@ -276,11 +276,12 @@ def test_a_type_that_no_feature_can_have_is_refused(dtype: Any):
     ],
 )
 def test_a_default_that_does_not_fit_is_refused_at_once(shape: Any, dtype: Any, default: Any):
-    told = np.dtype(dtype).name
+    reported = np.dtype(dtype).name
     with pytest.raises(PlanError) as caught:
         Feature(shape, dtype, default)
     assert str(caught.value) == (
-        f"`default` must be one value of type {told}, or as many as `shape` needs, got {default!r}."
+        f"`default` must be one value of type {reported}, or as many as `shape` needs, "
+        f"got {default!r}."
     )
 
 

@@ -346,9 +346,9 @@ def test_a_source_in_memory_exists_once_for_all_workers():
         return _mapping_of(large.__array_interface__["data"][0])
 
     with iter(loader_of(source, where)) as iterator:
-        told = list(iterator)
+        described = list(iterator)
 
-    for mapping in told:
+    for mapping in described:
         assert "memfd:gristmill" in mapping
         assert "\nAnonymous: 0 kB\n" in mapping  # nobody has a page of his own
 
@@ -360,18 +360,18 @@ def _arrays_of(source: gm.ArraySource) -> list[Any]:
 
 def _mapping_of(address: int) -> str:
     """Return what the system reports about the mapping an address lies in."""
-    told: list[str] = []
+    described: list[str] = []
     for line in Path("/proc/self/smaps").read_text().splitlines():
         first, *rest = line.split()
         if not first.endswith(":"):
             low, high = (int(end, 16) for end in first.split("-"))
-            if told:
+            if described:
                 break
             if low <= address < high:
-                told.append(line)
-        elif told:
-            told.append(" ".join([first, *rest]))
-    return "\n".join(told) + "\n"
+                described.append(line)
+        elif described:
+            described.append(" ".join([first, *rest]))
+    return "\n".join(described) + "\n"
 
 
 def test_without_memfd_files_that_nobody_sees_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -48,16 +48,16 @@ class Both:
     def transfer(self, *arrays: Any, num_positions: int = 1) -> list[Any]:
         """Send the arrays of a block, and return those that arrive."""
         views = [memoryview(array.reshape(-1).view(np.uint8)) for array in arrays]
-        shipment = self.arena.transfer(views, num_positions)
-        self.mapped_slots.drop(shipment.closed)
-        for (number, size), descriptor in zip(shipment.opened, shipment.descriptors, strict=True):
+        sent = self.arena.transfer(views, num_positions)
+        self.mapped_slots.drop(sent.closed)
+        for (number, size), descriptor in zip(sent.opened, sent.descriptors, strict=True):
             self.mapped_slots.open(number, size, descriptor)
-        self.closed += shipment.closed
-        self.slots_of_last = {number for number, _, _ in shipment.slot_ranges}
+        self.closed += sent.closed
+        self.slots_of_last = {number for number, _, _ in sent.slot_ranges}
         memory = {number: self.mapped_slots.lease(number)[0] for number in self.slots_of_last}
         return [
             memory[number][offset : offset + size].view(array.dtype).reshape(array.shape)
-            for (number, offset, size), array in zip(shipment.slot_ranges, arrays, strict=True)
+            for (number, offset, size), array in zip(sent.slot_ranges, arrays, strict=True)
         ]
 
     def send(self, *values: Any) -> list[Any]:

@@ -25,7 +25,7 @@ class Call:
 
 
 class Actor:
-    """The handle of an actor that computes when it is told to."""
+    """The handle of an actor that computes when it is reported to."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Call, Call]] = []

@@ -86,7 +86,7 @@ def _socket() -> socket.socket:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "reported"),
     [
         (lambda: (n for n in "abc"), "`self.it` is a generator."),
         (lambda: Holder(threading.Lock()), "`self.it.held` is a _thread.lock."),
@@ -106,8 +106,10 @@ def _socket() -> socket.socket:
     ],
     ids=["generator", "nested", "list", "dict", "partial", "keyword", "array", "local", "socket"],
 )
-def test_the_part_that_cannot_be_sent_is_named_by_the_way_to_it(make: Callable[[], Any], told: str):
-    assert told in _explained(_plan(_transform("it", make())))
+def test_the_part_that_cannot_be_sent_is_named_by_the_way_to_it(
+    make: Callable[[], Any], reported: str
+):
+    assert reported in _explained(_plan(_transform("it", make())))
 
 
 @pytest.mark.parametrize("mode", ["r", "rb", "w"])

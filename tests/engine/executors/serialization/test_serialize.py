@@ -457,7 +457,7 @@ class Frame(NamedTuple):
 
 
 @pytest.mark.parametrize(
-    ("element", "told"),
+    ("element", "reported"),
     [
         ({"x": [1, 2, 3, (n for n in "")]}, '`batch["x"][3]` is a generator.'),
         ({"x": (threading.Lock(), 1)}, '`batch["x"][0]` is a _thread.lock.'),
@@ -473,11 +473,11 @@ class Frame(NamedTuple):
         ),
     ],
 )
-def test_what_cannot_be_sent_is_named_with_its_place_and_a_way_out(element: Any, told: str):
+def test_what_cannot_be_sent_is_named_with_its_place_and_a_way_out(element: Any, reported: str):
     with pytest.raises(WorkerError) as raised:
         Sender(SMALL_BUFFERS).dump(element, name="batch")
 
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
     assert str(raised.value).endswith("or use `worker_count=0`.")
     assert raised.value.__suppress_context__  # the message of pickle does not help
 

@@ -25,16 +25,16 @@ def test_zips_as_grain_does(lengths: list[int], strict: bool):
 @STEADY
 @given(lengths=st.lists(st.integers(0, 3), min_size=2, max_size=4))
 def test_the_error_reports_which_is_longer_or_shorter_as_grain_does(lengths: list[int]):
-    told: list[str] = []
+    described: list[str] = []
     for api in SIDES:
         iterator = iter(_zipped(api, lengths))
         try:
             for _ in iterator:
                 pass
-            told.append("")
+            described.append("")
         except ValueError as error:
-            told.append(str(error).split(". Make")[0])
-    assert told[0] == told[1]
+            described.append(str(error).split(". Make")[0])
+    assert described[0] == described[1]
 
 
 def test_the_complaint_comes_again_and_names_a_remedy():
