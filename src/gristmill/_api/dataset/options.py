@@ -55,6 +55,9 @@ class DatasetOptions:
             shared memory.
         num_bookmarks: How many positions `at` and `from_step` of the dataset may start from where
             steps must be counted, as after packing. Iterators add one from time to time.
+
+    Raises:
+        PlanError: If a ratio is not between 0 and 1, or a value is out of bounds.
     """
 
     filter_warn_threshold_ratio: float | _Default[float] | None = _Default(0.9)
@@ -133,6 +136,9 @@ class WithOptionsIterDataset(PlannedIterDataset[T_co]):
     Args:
         parent: The stream to read.
         options: The options to set.
+
+    Raises:
+        PlanTypeError: If `options` is not a `DatasetOptions`.
     """
 
     def __init__(self, parent: IterDataset[T_co], options: DatasetOptions) -> None:

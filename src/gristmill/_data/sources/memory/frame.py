@@ -33,6 +33,10 @@ class FrameSource:
     Args:
         frame: A DataFrame or a Series. Later changes to it may or may not be seen, as its library
             decides.
+
+    Raises:
+        PlanTypeError: If `frame` is not a DataFrame or a Series.
+        PlanError: If two columns have the same name.
     """
 
     def __init__(self, frame: object) -> None:
