@@ -38,11 +38,7 @@ napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_default_options = {
-    "members": True,
-    # Methods of our own bases are part of a class; those of NumPy and Python are described there.
-    "inherited-members": "ndarray, BaseException, tuple, object, Generic, Protocol, ABC",
-}
+autodoc_default_options = {"members": True}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 

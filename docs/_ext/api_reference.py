@@ -34,6 +34,10 @@ MODULES = {
 }
 
 
+PYTHONS_BASES = ["ndarray", "BaseException", "tuple", "object", "Generic", "Protocol", "ABC"]
+"""Classes whose methods NumPy and Python describe."""
+
+
 def public_names(module: ModuleType) -> list[str]:
     """Return the names that a module offers, without the modules among them."""
     names = getattr(module, "__all__", None) or [
@@ -51,20 +55,21 @@ def public_names(module: ModuleType) -> list[str]:
 def write_pages(folder: Path) -> None:
     """Write a page for each module and one for each name, and delete all others.
 
-    A name is described only once.
+    A name is described only once, and so is a method: pages of classes that are derived from
+    another public class link to it.
     """
-    pages: dict[object, str] = {}
+    pages = _pages_by_key()
+    written: set[str] = set()
     for module_name, purpose in MODULES.items():
         module = importlib.import_module(module_name)
         rows, new = [], []
         for name in public_names(module):
             value = getattr(module, name)
-            key = (name, id(value)) if _is_data(value) else id(value)
-            page = pages.get(key)
-            if page is None:
-                page = pages[key] = f"{module_name}.{_name_of_page(module, name)}"
+            page = pages[_key(name, value)]
+            if page not in written:
+                written.add(page)
                 new.append(page)
-                _write(folder / f"{page}.md", _describe(page, value))
+                _write(folder / f"{page}.md", _describe(page, value, pages))
             rows.append(f"| [`{name}`]({page}.md) | {_summarize(documentation_of(name, value))} |")
         lines = [f"# `{module_name}`", "", f"{purpose}.", "", "| name | |", "|---|---|", *rows]
         _write(
@@ -88,6 +93,22 @@ def write_pages(folder: Path) -> None:
     for path in sorted(folder.glob("*.md")):
         if path.stem not in current:  # of a name that is no longer public
             path.unlink()
+
+
+def _pages_by_key() -> dict[object, str]:
+    """Return the page of each public name: that of the first module which offers it."""
+    pages: dict[object, str] = {}
+    for module_name in MODULES:
+        module = importlib.import_module(module_name)
+        for name in public_names(module):
+            key = _key(name, getattr(module, name))
+            pages.setdefault(key, f"{module_name}.{_name_of_page(module, name)}")
+    return pages
+
+
+def _key(name: str, value: object) -> object:
+    """Return what names of the same class or function have in common."""
+    return (name, id(value)) if _is_data(value) else id(value)
 
 
 def _name_of_page(module: ModuleType, name: str) -> str:
@@ -125,18 +146,25 @@ def _comment(module: ModuleType, name: str) -> str:
     return "\n".join(comments.get(("", name), [])).strip()
 
 
-def _describe(page: str, value: object) -> str:
+def _describe(page: str, value: object, pages: dict[object, str]) -> str:
     """Return the page of one name: what its docstring describes, and its members."""
+    rest = ""
     if _is_data(value) and not type(value).__module__.startswith("gristmill"):
         comment = documentation_of(page.rpartition(".")[2], value).replace("\n", "\n   ")
         constant = f"   :value: {value!r}\n" if isinstance(value, str) else ""
         directive = f".. py:data:: {page}\n{constant}\n   {comment}"
+    elif inspect.isclass(value) and issubclass(value, BaseException):
+        directive = f".. autoexception:: {page}\n   :show-inheritance:"
     elif inspect.isclass(value):
-        kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
-        directive = f".. {kind}:: {page}"
+        bases = [base for base in value.__mro__[1:] if id(base) in pages]
+        names = ", ".join([*PYTHONS_BASES, *(base.__name__ for base in bases)])
+        directive = f".. autoclass:: {page}\n   :inherited-members: {names}"
+        if bases:
+            base = pages[id(bases[0])]
+            rest = f"\n\nIt also has the attributes and methods of [`{base}`]({base}.md)."
     else:
         directive = f".. auto{'function' if inspect.isroutine(value) else 'data'}:: {page}"
-    return f"# `{page}`\n\n```{{eval-rst}}\n{directive}\n```"
+    return f"# `{page}`\n\n```{{eval-rst}}\n{directive}\n```{rest}"
 
 
 def _summarize(documentation: str) -> str:
