@@ -34,7 +34,8 @@ MODULES = {
 }
 
 
-PYTHONS_BASES = ["ndarray", "BaseException", "tuple", "object", "Generic", "Protocol", "ABC"]
+PYTHONS_BASES = ["ndarray", "BaseException", "dict", "tuple", "Mapping", "Sequence"]
+PYTHONS_BASES += ["object", "Generic", "Protocol", "ABC"]
 """Classes whose methods NumPy and Python describe."""
 
 
@@ -157,14 +158,16 @@ def _describe(page: str, value: object, pages: dict[object, str]) -> str:
         directive = f".. autoexception:: {page}\n   :show-inheritance:"
     elif inspect.isclass(value):
         bases = [base for base in value.__mro__[1:] if id(base) in pages]
-        names = ", ".join([*PYTHONS_BASES, *(base.__name__ for base in bases)])
+        elsewhere = {kind.__name__ for base in bases for kind in base.__mro__}
+        names = ", ".join(sorted({*PYTHONS_BASES, *elsewhere}))
         directive = f".. autoclass:: {page}\n   :inherited-members: {names}"
         if bases:
             base = pages[id(bases[0])]
             rest = f"\n\nIt also has the attributes and methods of [`{base}`]({base}.md)."
     else:
         directive = f".. auto{'function' if inspect.isroutine(value) else 'data'}:: {page}"
-    return f"# `{page}`\n\n```{{eval-rst}}\n{directive}\n```{rest}"
+    title = page.rpartition(".")[2]
+    return f"# `{title}`\n\n```{{eval-rst}}\n{directive}\n```{rest}"
 
 
 def _summarize(documentation: str) -> str:
@@ -186,11 +189,34 @@ def _write(path: Path, content: str) -> None:
         path.write_text(content + "\n", encoding="utf-8")
 
 
-def _separate_code(
-    _app: Any, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]
+def _process_docstring(
+    _app: Any, what: str, _name: str, _value: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Let "`Array`s" be code and a letter, which reStructuredText takes for an unclosed quote."""
-    lines[:] = [re.sub(r"(?<![`\w])(`[^`]+`)(?=\w)", r"\1\\ ", line) for line in lines]
+    if what in ("attribute", "property"):
+        lines[:] = whole_sentence(lines)
+    lines[:] = [separate_code(line) for line in lines]
+
+
+def separate_code(line: str) -> str:
+    r"""Let "`Array`s" be code and a letter, which reStructuredText takes for an unclosed quote.
+
+    >>> separate_code("a list of `Array`s")
+    'a list of `Array`\\ s'
+    """
+    return re.sub(r"(?<![`\w])(`[^`]+`)(?=\w)", r"\1\\ ", line)
+
+
+def whole_sentence(lines: list[str]) -> list[str]:
+    """Undo that napoleon takes the words before a colon for the type of an attribute.
+
+    >>> whole_sentence(["those of the shard, or all.", "", ":type: Number of records"])
+    ['Number of records: those of the shard, or all.', '']
+    """
+    last = len(lines) - 1
+    while last > 0 and not lines[last]:
+        last -= 1
+    words = re.fullmatch(":type: (.*)", lines[last]) if last > 0 else None
+    return [f"{words[1]}: {lines[0]}", *lines[1:last]] if words else lines
 
 
 def parsable(signature: str) -> str:
@@ -222,6 +248,6 @@ def _make_parsable(
 def setup(app: Any) -> dict[str, bool]:
     """Write the pages before Sphinx looks for them."""
     write_pages(Path(app.srcdir) / "reference")
-    app.connect("autodoc-process-docstring", _separate_code)
+    app.connect("autodoc-process-docstring", _process_docstring)
     app.connect("autodoc-process-signature", _make_parsable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
