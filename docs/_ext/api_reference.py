@@ -61,9 +61,10 @@ def write_pages(folder: Path) -> None:
     """
     pages = _pages_by_key()
     written: set[str] = set()
+    sections: list[str] = []
     for module_name, purpose in MODULES.items():
         module = importlib.import_module(module_name)
-        rows, new = [], []
+        rows, links, new = [], [], []
         for name in public_names(module):
             value = getattr(module, name)
             page = pages[_key(name, value)]
@@ -71,22 +72,22 @@ def write_pages(folder: Path) -> None:
                 written.add(page)
                 new.append(page)
                 _write(folder / f"{page}.md", _describe(page, value, pages))
-            rows.append(f"| [`{name}`]({page}.md) | {_summarize(documentation_of(name, value))} |")
+            link = f"[`{name}`]({page}.md)"
+            links.append(link)
+            rows.append(f"| {link} | {_summarize(documentation_of(name, value))} |")
         lines = [f"# `{module_name}`", "", f"{purpose}.", "", "| name | |", "|---|---|", *rows]
         _write(
             folder / f"{module_name}.md",
             "\n".join([*lines, "", _toctree((page.rpartition(".")[2], page) for page in new)]),
         )
-    modules = [f"| [`{name}`]({name}.md) | {purpose} |" for name, purpose in MODULES.items()]
+        sections += [f"## [`{module_name}`]({module_name}.md)", "", f"{purpose}.", ""]
+        sections += [" · ".join(links), ""]
     lines = [
         "# API reference",
         "",
-        "Each page lists the public names of one module. Everything else is internal.",
+        "All public names, by module. Everything else is internal.",
         "",
-        "| module | for |",
-        "|---|---|",
-        *modules,
-        "",
+        *sections,
         _toctree((name, name) for name in MODULES),
     ]
     _write(folder / "index.md", "\n".join(lines))
