@@ -35,7 +35,7 @@ exclude_patterns = ["_build", "_ext"]
 _INTERNAL = (
     r"Supports\w+|HasStats|BatchSource|CheckpointableIterator|Columns|Dataset|DeferredFolder|"
     "ElementView|FileInstruction|IntegerSampler|LeafSummary|LoaderEpochs|Placement|Remainder|"
-    "Sample|SplitSource|_Default"
+    "RecentSkip|Sample|SplitSource|_Default"
 )
 
 # Every name in the reference must lead somewhere, but for these.
