@@ -61,7 +61,7 @@ check: $(VENV)/test.stamp ## Run the linter, the type checker and the word check
 	PYTHONPATH=src $(BIN)/pyright --verifytypes gristmill --ignoreexternal --pythonpath $(BIN)/python
 	$(BIN)/python scripts/check_words.py
 
-docs: $(VENV)/docs.stamp ## Build the site into docs/_build/html, with warnings as errors
+docs: $(VENV)/docs.stamp ## Build the site into docs/_build/html, with warnings and broken links within it as errors
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 

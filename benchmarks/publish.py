@@ -9,6 +9,7 @@ several files is taken from the newest one, and so are the gains of `benchmarks.
 """
 
 import json
+import re
 import sys
 from dataclasses import dataclass
 from html import escape
@@ -258,16 +259,25 @@ def draw(charts: dict[str, dict[str, float]], theme: Theme, *, has_caption: bool
     )
 
 
+def with_code(text: str) -> str:
+    """Return text in which the names of special methods are code: Markdown makes them bold.
+
+    >>> with_code("PyTorch, __getitems__")
+    'PyTorch, `__getitems__`'
+    """
+    return re.sub(r"(__\w+__)", r"`\1`", text)
+
+
 def summary(row: Row, results: list[Result]) -> str:
     """Return the line of a row in the table of all rows."""
     score = row.score
     ours = fastest(results, score, role=Role.OURS)
     peer = fastest(results, score, role=Role.PEER)
-    line = [f"[`{row.name}`](#{row.name})", row.title]
+    line = [f"[{row.title}](#{row.name})"]
     if score and ours:
         line += [
             with_unit(ours.median(score.metric), score),
-            peer.contender.name if peer else "",
+            with_code(peer.contender.name) if peer else "",
             with_unit(peer.median(score.metric), score) if peer else "",
             ratio(ours, peer, score) if peer else "",
         ]
@@ -302,8 +312,8 @@ def page(
         "Compare figures of one row only: rows may be from different runs.",
         "[How it is measured](benchmarks.md).",
         "",
-        "| row | work | gristmill | fastest peer | peer | ratio | targets met |",
-        "|---|---|---|---|---|---|---|",
+        "| work | gristmill | fastest peer | peer | ratio | targets met |",
+        "|---|---|---|---|---|---|",
         *(summary(ROWS[name], results) for name, results in rows.items()),
         "",
         "## Targets that are not met",
@@ -326,7 +336,7 @@ def page(
             *chart,
             markdown_table(*cells(row, results)),
             "",
-            *(f"- {line}" for line in conclusions(row, results)),
+            *(f"- {with_code(line)}" for line in conclusions(row, results)),
             "",
             about_run(run, f"{run['rounds']} round{'s' if run['rounds'] > 1 else ''}"),
         ]

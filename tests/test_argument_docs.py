@@ -1,10 +1,9 @@
-"""Every public class and function has an example, and all its arguments are documented."""
+"""All arguments of every public class and function are documented."""
 
 import importlib
 import inspect
 import re
 from collections.abc import Iterator
-from types import GenericAlias, UnionType
 from typing import Any
 
 import pytest
@@ -12,12 +11,17 @@ import pytest
 MODULES = [
     "gristmill",
     "gristmill.checkpoint",
+    "gristmill.errors",
     "gristmill.experimental",
+    "gristmill.exporters",
+    "gristmill.monitoring",
     "gristmill.multiprocessing",
+    "gristmill.options",
     "gristmill.samplers",
     "gristmill.sharding",
     "gristmill.sources",
     "gristmill.transforms",
+    "gristmill.types",
 ]
 
 KNOWN_FROM_ELSEWHERE = {
@@ -33,6 +37,11 @@ KNOWN_FROM_ELSEWHERE = {
     "gristmill.experimental.ShapeDtypeStructProtocol": "a protocol",
     "gristmill.experimental.BOSHandling": "an enum",
     "gristmill.experimental.ExecutionTrackingMode": "an enum",
+    "gristmill.monitoring.Units": "an enum",
+    "gristmill.types.Element": "an alias",
+    "gristmill.types.SupportsArray": "a protocol",
+    "gristmill.types.SupportsCollate": "a protocol",
+    "gristmill.types.SupportsGetItems": "a protocol",
 }
 
 
@@ -94,26 +103,3 @@ def test_every_argument_is_documented(found: Any, request: pytest.FixtureRequest
         assert undocumented(found), "it is documented by now: remove it from the table"
         return
     assert undocumented(found) == []
-
-
-WITHOUT_EXAMPLE = {"gristmill": ["from_tfds"]}  # it needs a dataset that was downloaded
-ALIASES_AND_CONSTANTS = (str, frozenset, UnionType, GenericAlias)
-
-
-def has_example(found: Any) -> bool:
-    members = vars(found).values() if inspect.isclass(found) else ()
-    documents = [inspect.getdoc(found), *(getattr(member, "__doc__", None) for member in members)]
-    return any(">>>" in (document or "") for document in documents)
-
-
-@pytest.mark.parametrize("module", [*MODULES, "gristmill.exporters", "gristmill.monitoring"])
-def test_every_public_name_has_an_example(module: str):
-    facade = importlib.import_module(module)
-    names = {name: getattr(facade, name) for name in facade.__all__}
-    assert [
-        name
-        for name, found in names.items()
-        if not inspect.ismodule(found)
-        and not isinstance(found, ALIASES_AND_CONSTANTS)
-        and not has_example(found)
-    ] == WITHOUT_EXAMPLE.get(module, [])

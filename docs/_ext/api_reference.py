@@ -34,6 +34,11 @@ MODULES = {
 }
 
 
+PYTHONS_BASES = ["ndarray", "BaseException", "dict", "tuple", "Mapping", "Sequence"]
+PYTHONS_BASES += ["object", "Generic", "Protocol", "ABC"]
+"""Classes whose methods NumPy and Python describe."""
+
+
 def public_names(module: ModuleType) -> list[str]:
     """Return the names that a module offers, without the modules among them."""
     names = getattr(module, "__all__", None) or [
@@ -51,36 +56,38 @@ def public_names(module: ModuleType) -> list[str]:
 def write_pages(folder: Path) -> None:
     """Write a page for each module and one for each name, and delete all others.
 
-    A name is described only once.
+    A name is described only once, and so is a method: pages of classes that are derived from
+    another public class link to it.
     """
-    pages: dict[object, str] = {}
+    pages = _pages_by_key()
+    written: set[str] = set()
+    sections: list[str] = []
     for module_name, purpose in MODULES.items():
         module = importlib.import_module(module_name)
-        rows, new = [], []
+        rows, links, new = [], [], []
         for name in public_names(module):
             value = getattr(module, name)
-            key = (name, id(value)) if _is_data(value) else id(value)
-            page = pages.get(key)
-            if page is None:
-                page = pages[key] = f"{module_name}.{_name_of_page(module, name)}"
+            page = pages[_key(name, value)]
+            if page not in written:
+                written.add(page)
                 new.append(page)
-                _write(folder / f"{page}.md", _describe(page, value))
-            rows.append(f"| [`{name}`]({page}.md) | {_summarize(documentation_of(name, value))} |")
+                _write(folder / f"{page}.md", _describe(page, value, pages))
+            link = f"[`{name}`]({page}.md)"
+            links.append(link)
+            rows.append(f"| {link} | {_summarize(documentation_of(name, value))} |")
         lines = [f"# `{module_name}`", "", f"{purpose}.", "", "| name | |", "|---|---|", *rows]
         _write(
             folder / f"{module_name}.md",
             "\n".join([*lines, "", _toctree((page.rpartition(".")[2], page) for page in new)]),
         )
-    modules = [f"| [`{name}`]({name}.md) | {purpose} |" for name, purpose in MODULES.items()]
+        sections += [f"## [`{module_name}`]({module_name}.md)", "", f"{purpose}.", ""]
+        sections += [" · ".join(links), ""]
     lines = [
         "# API reference",
         "",
-        "Each page lists the public names of one module. Everything else is internal.",
+        "All public names, by module. Everything else is internal.",
         "",
-        "| module | for |",
-        "|---|---|",
-        *modules,
-        "",
+        *sections,
         _toctree((name, name) for name in MODULES),
     ]
     _write(folder / "index.md", "\n".join(lines))
@@ -88,6 +95,22 @@ def write_pages(folder: Path) -> None:
     for path in sorted(folder.glob("*.md")):
         if path.stem not in current:  # of a name that is no longer public
             path.unlink()
+
+
+def _pages_by_key() -> dict[object, str]:
+    """Return the page of each public name: that of the first module which offers it."""
+    pages: dict[object, str] = {}
+    for module_name in MODULES:
+        module = importlib.import_module(module_name)
+        for name in public_names(module):
+            key = _key(name, getattr(module, name))
+            pages.setdefault(key, f"{module_name}.{_name_of_page(module, name)}")
+    return pages
+
+
+def _key(name: str, value: object) -> object:
+    """Return what names of the same class or function have in common."""
+    return (name, id(value)) if _is_data(value) else id(value)
 
 
 def _name_of_page(module: ModuleType, name: str) -> str:
@@ -125,18 +148,27 @@ def _comment(module: ModuleType, name: str) -> str:
     return "\n".join(comments.get(("", name), [])).strip()
 
 
-def _describe(page: str, value: object) -> str:
+def _describe(page: str, value: object, pages: dict[object, str]) -> str:
     """Return the page of one name: what its docstring describes, and its members."""
+    rest = ""
     if _is_data(value) and not type(value).__module__.startswith("gristmill"):
         comment = documentation_of(page.rpartition(".")[2], value).replace("\n", "\n   ")
         constant = f"   :value: {value!r}\n" if isinstance(value, str) else ""
         directive = f".. py:data:: {page}\n{constant}\n   {comment}"
+    elif inspect.isclass(value) and issubclass(value, BaseException):
+        directive = f".. autoexception:: {page}\n   :show-inheritance:"
     elif inspect.isclass(value):
-        kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
-        directive = f".. {kind}:: {page}"
+        bases = [base for base in value.__mro__[1:] if id(base) in pages]
+        elsewhere = {kind.__name__ for base in bases for kind in base.__mro__}
+        names = ", ".join(sorted({*PYTHONS_BASES, *elsewhere}))
+        directive = f".. autoclass:: {page}\n   :inherited-members: {names}"
+        if bases:
+            base = pages[id(bases[0])]
+            rest = f"\n\nIt also has the attributes and methods of [`{base}`]({base}.md)."
     else:
         directive = f".. auto{'function' if inspect.isroutine(value) else 'data'}:: {page}"
-    return f"# `{page}`\n\n```{{eval-rst}}\n{directive}\n```"
+    title = page.rpartition(".")[2]
+    return f"# `{title}`\n\n```{{eval-rst}}\n{directive}\n```{rest}"
 
 
 def _summarize(documentation: str) -> str:
@@ -158,11 +190,34 @@ def _write(path: Path, content: str) -> None:
         path.write_text(content + "\n", encoding="utf-8")
 
 
-def _separate_code(
-    _app: Any, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]
+def _process_docstring(
+    _app: Any, what: str, _name: str, _value: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Let "`Array`s" be code and a letter, which reStructuredText takes for an unclosed quote."""
-    lines[:] = [re.sub(r"(?<![`\w])(`[^`]+`)(?=\w)", r"\1\\ ", line) for line in lines]
+    if what in ("attribute", "property"):
+        lines[:] = whole_sentence(lines)
+    lines[:] = [separate_code(line) for line in lines]
+
+
+def separate_code(line: str) -> str:
+    r"""Let "`Array`s" be code and a letter, which reStructuredText takes for an unclosed quote.
+
+    >>> separate_code("a list of `Array`s")
+    'a list of `Array`\\ s'
+    """
+    return re.sub(r"(?<![`\w])(`[^`]+`)(?=\w)", r"\1\\ ", line)
+
+
+def whole_sentence(lines: list[str]) -> list[str]:
+    """Undo that napoleon takes the words before a colon for the type of an attribute.
+
+    >>> whole_sentence(["those of the shard, or all.", "", ":type: Number of records"])
+    ['Number of records: those of the shard, or all.', '']
+    """
+    last = len(lines) - 1
+    while last > 0 and not lines[last]:
+        last -= 1
+    words = re.fullmatch(":type: (.*)", lines[last]) if last > 0 else None
+    return [f"{words[1]}: {lines[0]}", *lines[1:last]] if words else lines
 
 
 def parsable(signature: str) -> str:
@@ -194,6 +249,6 @@ def _make_parsable(
 def setup(app: Any) -> dict[str, bool]:
     """Write the pages before Sphinx looks for them."""
     write_pages(Path(app.srcdir) / "reference")
-    app.connect("autodoc-process-docstring", _separate_code)
+    app.connect("autodoc-process-docstring", _process_docstring)
     app.connect("autodoc-process-signature", _make_parsable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -17,6 +17,7 @@ GristmillError
 │   ├── ChangedFileError              it has changed since it was opened or indexed
 │   └── StoreError (ConnectionError)  a remote store did not return it, even after retries
 ├── FeedError (ValueError)            a batch cannot be transferred to the devices
+├── ProvenanceError (ValueError)      the records of an element cannot be determined
 ├── StateError (ValueError)           a checkpoint does not fit this pipeline, or is damaged
 │   ├── UnknownIndexError (NotImplementedError)  the index of the next element is not known
 │   └── NextIndexError (IndexError)   the index of the next element is not one of the dataset
@@ -70,6 +71,13 @@ class GristmillError(Exception):
 
     A message may contain names and values from files, so `str(error)` has no invisible characters
     but line ends.
+
+    >>> import gristmill
+    >>> try:
+    ...     gristmill.load([1, 2], batch_size=0)
+    ... except GristmillError as error:
+    ...     print(type(error).__name__)
+    PlanError
     """
 
     def __str__(self) -> str:
@@ -77,27 +85,77 @@ class GristmillError(Exception):
 
 
 class PlanError(GristmillError, ValueError):
-    """The pipeline, as written, cannot work."""
+    """The pipeline, as written, cannot work.
+
+    >>> from gristmill import SequentialSampler
+    >>> try:
+    ...     SequentialSampler(0)
+    ... except PlanError as error:
+    ...     print(error)
+    `num_records` must be at least 1, got 0.
+    """
 
 
 class PlanTypeError(PlanError, TypeError):
-    """An argument of the pipeline has a type that cannot work."""
+    """An argument of the pipeline has a type that cannot work.
+
+    >>> from gristmill import MapDataset
+    >>> try:
+    ...     MapDataset.range(4).batch("2")
+    ... except PlanTypeError as error:
+    ...     print(error)
+    `batch_size` must be an integer, got '2' of type str.
+    """
 
 
 class TransformationTypeError(PlanTypeError, NotImplementedError):
-    """`apply` does not know what to do with a transformation."""
+    """`apply` does not know what to do with a transformation.
+
+    >>> from gristmill import MapDataset
+    >>> try:
+    ...     MapDataset.range(4).apply(3)
+    ... except TransformationTypeError as error:
+    ...     print(str(error).partition(".")[0])
+    Transformation type: 3 is not supported
+    """
 
 
 class SpecError(PlanError, NotImplementedError):
-    """The output of a transform is not known before it runs."""
+    """The output of a transform is not known before it runs.
+
+    >>> from gristmill import MapDataset
+    >>> from gristmill.experimental import get_element_spec
+    >>> try:
+    ...     get_element_spec(MapDataset.range(4).map(float))
+    ... except SpecError as error:
+    ...     print(str(error).partition(",")[0])
+    Map float does not implement `output_spec`
+    """
 
 
 class FilterError(GristmillError, ValueError):
-    """A filter removed more elements than the options allow."""
+    """A filter removed more elements than the options allow.
+
+    >>> from gristmill import MapDataset
+    >>> from gristmill.experimental import DatasetOptions, WithOptionsIterDataset
+    >>> few = MapDataset.range(2000).filter(lambda x: x < 10).to_iter_dataset()
+    >>> try:
+    ...     list(WithOptionsIterDataset(few, DatasetOptions(filter_raise_threshold_ratio=0.5)))
+    ... except FilterError as error:
+    ...     print(str(error).partition(".")[0])
+    Filter <lambda> skipped 99
+    """
 
 
 class BatchError(GristmillError, ValueError):
     """Some records do not fit into one batch.
+
+    >>> from gristmill import MapDataset
+    >>> try:
+    ...     MapDataset.source([{"x": 1}, {"y": 1}]).batch(2)[0]
+    ... except BatchError as error:
+    ...     print(error.row)
+    1
 
     Args:
         message: The message of the error.
@@ -115,7 +173,18 @@ class StructureError(BatchError, TypeError):
 
 
 class SourceError(GristmillError, RuntimeError):
-    """A data source violates its contract, for example by returning too few records."""
+    """A data source violates its contract, for example by returning too few records.
+
+    >>> from gristmill import MapDataset
+    >>> class TooFew(list):
+    ...     def __getitems__(self, indices):
+    ...         return []
+    >>> try:
+    ...     MapDataset.source(TooFew("ab")).batch(2)[0]
+    ... except SourceError as error:
+    ...     print("the source is wrong")
+    the source is wrong
+    """
 
 
 class FileError(GristmillError, OSError):
@@ -177,7 +246,15 @@ def _make_file_error(
 
 
 class MissingFileError(FileError, FileNotFoundError):
-    """A file does not exist, or a pattern matches no file."""
+    """A file does not exist, or a pattern matches no file.
+
+    >>> from gristmill.sources import open_source
+    >>> try:
+    ...     open_source("not-here-*.parquet")
+    ... except MissingFileError as error:
+    ...     print(error.path)
+    not-here-*.parquet
+    """
 
 
 class ForbiddenFileError(FileError, PermissionError):
@@ -185,15 +262,49 @@ class ForbiddenFileError(FileError, PermissionError):
 
 
 class FormatError(FileError, ValueError):
-    """A file has another format than the source reads."""
+    """A file has another format than the source reads.
+
+    >>> import tempfile
+    >>> from gristmill.sources import NumpySource
+    >>> with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+    ...     _ = file.write(b"a,b"), file.flush()
+    ...     try:
+    ...         NumpySource(file.name)[0]
+    ...     except FormatError as error:
+    ...         print(error.message)
+    The file does not start like a NumPy file. Pass `.npy` or `.npz` files.
+    """
 
 
 class CorruptFileError(FileError, ValueError):
-    """A file is truncated or damaged."""
+    """A file is truncated or damaged.
+
+    >>> import tempfile
+    >>> from gristmill.sources import JsonLinesSource
+    >>> with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+    ...     _ = file.write(b'{"a": '), file.flush()
+    ...     try:
+    ...         JsonLinesSource(file.name)[0]
+    ...     except CorruptFileError as error:
+    ...         print(error.record)
+    0
+    """
 
 
 class ChangedFileError(FileError):
-    """A file has changed since it was opened or indexed."""
+    """A file has changed since it was opened or indexed.
+
+    >>> import tempfile
+    >>> from gristmill.sources import TextSource
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     source = TextSource(file.name)
+    ...     _ = file.write(b"more"), file.flush()
+    ...     try:
+    ...         source[0]
+    ...     except ChangedFileError as error:
+    ...         print(str(error).partition(".")[0])
+    The file has changed since this source was created
+    """
 
 
 class StoreError(FileError, ConnectionError):
@@ -201,35 +312,107 @@ class StoreError(FileError, ConnectionError):
 
 
 class FeedError(GristmillError, ValueError):
-    """A batch cannot be transferred to the devices, or the processes disagree on it."""
+    """A batch cannot be transferred to the devices, or the processes disagree on it.
+
+    >>> import gristmill
+    >>> try:
+    ...     next(iter(gristmill.feed(gristmill.load(["a", "b"], batch_size=2))))
+    ... except FeedError as error:
+    ...     print(str(error).partition(".")[0])
+    batch is an array of <U1, which JAX does not support
+    """
 
 
 class StateError(GristmillError, ValueError):
-    """A checkpoint does not fit the pipeline that it is restored into, or is damaged."""
+    """A checkpoint does not fit the pipeline that it is restored into, or is damaged.
+
+    >>> import gristmill
+    >>> state = iter(gristmill.load(range(4))).get_state()
+    >>> try:
+    ...     iter(gristmill.load(range(9))).set_state(state)
+    ... except StateError as error:
+    ...     print(str(error).partition(".")[0])
+    The state belongs to another source: range(0, 4) there, range(0, 9) here
+    """
 
 
 class UnknownIndexError(StateError, NotImplementedError):
-    """The index of the next element is not known without counting, or cannot be set."""
+    """The index of the next element is not known without counting, or cannot be set.
+
+    >>> from gristmill import MapDataset
+    >>> from gristmill.experimental import get_next_index
+    >>> odd = MapDataset.range(4).to_iter_dataset().filter(lambda x: x % 2 == 1)
+    >>> try:
+    ...     get_next_index(iter(odd))
+    ... except UnknownIndexError as error:
+    ...     print(str(error).partition(".")[0])
+    The number of elements that Filter <lambda> has yielded is not known without counting
+    """
 
 
 class NextIndexError(StateError, IndexError):
-    """The index of the next element, of a state of Grain's, is not one of the dataset."""
+    """The index of the next element, of a state of Grain's, is not one of the dataset.
+
+    >>> from gristmill import MapDataset
+    >>> from gristmill.experimental import set_next_index
+    >>> try:
+    ...     set_next_index(iter(MapDataset.range(5).to_iter_dataset()), 99)
+    ... except NextIndexError as error:
+    ...     print(str(error).partition(".")[0])
+    Checkpoint `next_index` 99 is out of range for dataset of length 5
+    """
 
 
 class ProvenanceError(GristmillError, ValueError):
-    """The records that an element was made of cannot be determined."""
+    """The records that an element was made of cannot be determined.
+
+    >>> import gristmill
+    >>> try:
+    ...     iter(gristmill.load([1, 2])).provenance()
+    ... except ProvenanceError as error:
+    ...     print(str(error).partition(":")[0])
+    There is no last element
+    """
 
 
 class ClosedError(GristmillError, ValueError):
-    """The iterator is closed."""
+    """The iterator is closed.
+
+    >>> import gristmill
+    >>> with iter(gristmill.load([1, 2])) as iterator:
+    ...     pass
+    >>> try:
+    ...     next(iterator)
+    ... except ClosedError as error:
+    ...     print(str(error).partition(".")[0])
+    The iterator was closed
+    """
 
 
 class WorkerError(GristmillError, RuntimeError):
-    """A worker process died, stopped responding or could not send an element."""
+    """A worker process died, stopped responding or could not send an element.
+
+    >>> import gristmill, os
+    >>> loader = gristmill.load([1, 2], worker_count=1, transformations=[lambda x: os._exit(1)])
+    >>> try:
+    ...     next(iter(loader))
+    ... except WorkerError as error:
+    ...     print(str(error).partition(",")[0])
+    Record 0 of the source (position 0 of the stream) killed its worker 3 times
+    """
 
 
 class UnsendableError(WorkerError):
-    """An element cannot be sent from a worker to the process that requested it."""
+    """An element cannot be sent from a worker to the process that requested it.
+
+    >>> import gristmill, threading
+    >>> lock = lambda record: threading.Lock()
+    >>> try:
+    ...     next(iter(gristmill.load([1, 2], worker_count=1, transformations=[lock])))
+    ... except UnsendableError as error:
+    ...     print(str(error).partition(".")[0])
+    A worker cannot send an element: `element` is a _thread
+    """
 
 
 class MissingExtraError(GristmillError, ImportError):
@@ -241,4 +424,11 @@ class GrainImportedError(GristmillError, ImportError):
 
 
 class GristmillWarning(UserWarning):
-    """The pipeline works, but probably not as intended."""
+    """The pipeline works, but probably not as intended.
+
+    To turn them into errors, in tests for example:
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", GristmillWarning)
+    """

@@ -112,6 +112,10 @@ class ReadOptions:
     Args:
         num_threads: The maximum number of threads that read records at the same time.
         prefetch_buffer_size: The maximum number of prefetched records.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If a value has the wrong type.
     """
 
     num_threads: int = 16
@@ -151,6 +155,10 @@ class MultiprocessingOptions:
         per_worker_buffer_size: The number of elements that each worker prefetches.
         enable_profiling: Whether to log what the workers did, step by step, every minute and at the
             end: at level INFO of the logger `gristmill`. Without workers, nothing is logged.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If a value has the wrong type.
     """
 
     num_workers: int = 0
@@ -191,6 +199,10 @@ class StorageOptions:
             `NAME.KIND.gristmill-index`, so that other readers of the file find it. By default it is
             saved in `gristmill/indexes` in the user's cache folder.
         filesystem: Options for fsspec: keys, endpoints, `{"anon": True}`. Not shown by `repr`.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If a value has the wrong type.
     """
 
     num_parallel: int = 32
@@ -251,6 +263,10 @@ class WorkerOptions:
             next iterator of the same loader or dataset takes them over. With 0, they end with
             their iterator. An iterator that is not used for that long (60 seconds if it is 0)
             returns its workers, and continues with others when it is used again.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If a value has the wrong type.
     """
 
     worker_init_fn: _Callable[[int, int], _Any] | None = None
@@ -310,6 +326,10 @@ class RayOptions(WorkerOptions):
             read the same pipeline. Each block is computed once for all of them.
         shared_pool_bytes: How much memory blocks of a shared pool may use while some process still
             needs them. Beyond it, the block that is needed last is dropped, and computed again.
+
+    Raises:
+        PlanError: If a value is out of bounds, or `address` is one of Ray Client.
+        PlanTypeError: If a value has the wrong type.
     """
 
     num_workers: int | None = None
@@ -384,6 +404,10 @@ class SkipErrors:
 
     Args:
         budget: The maximum number of records to skip.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If a value has the wrong type.
     """
 
     budget: int

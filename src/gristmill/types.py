@@ -78,14 +78,33 @@ class RandomAccessDataSource(_Protocol[_T_co]):
 
 @_runtime_checkable
 class SupportsGetItems(_Protocol[_T_co]):
-    """A source that reads many records in one call and returns them in the requested order."""
+    """A source that reads many records in one call and returns them in the requested order.
+
+    >>> class Squares:
+    ...     def __len__(self):
+    ...         return 4
+    ...
+    ...     def __getitem__(self, index):
+    ...         return index**2
+    ...
+    ...     def __getitems__(self, indices):
+    ...         return [index**2 for index in indices]
+    >>> isinstance(Squares(), SupportsGetItems)
+    True
+    """
 
     def __getitems__(self, indices: _Sequence[int], /) -> _Sequence[_T_co]: ...
 
 
 @_runtime_checkable
 class SupportsCollate(_Protocol):
-    """A source or stream with its own default function for batching its elements."""
+    """A source or stream with its own default function for batching its elements.
+
+    >>> class Names(list):
+    ...     collate = staticmethod(list)  # a batch is a list, not an array
+    >>> isinstance(Names(["a", "b"]), SupportsCollate)
+    True
+    """
 
     @property
     def collate(self) -> _Callable[[_Sequence[Element]], Element] | None: ...
@@ -93,6 +112,11 @@ class SupportsCollate(_Protocol):
 
 @_runtime_checkable
 class SupportsArray(_Protocol):
-    """An object that NumPy can convert to an array: a `jax.Array`, a CPU tensor, ..."""
+    """An object that NumPy can convert to an array: a `jax.Array`, a CPU tensor, ...
+
+    >>> import numpy as np
+    >>> isinstance(np.zeros(3), SupportsArray)
+    True
+    """
 
     def __array__(self) -> _NDArray[_Any]: ...

@@ -1,5 +1,6 @@
 """The published page and charts show what the stored results contain, losses included."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -17,6 +18,7 @@ from benchmarks.publish import (
     read_documents,
     read_results,
     readme_table,
+    with_code,
     with_table,
 )
 from benchmarks.rows import ROWS
@@ -82,6 +84,12 @@ def test_rows_that_are_not_compared_have_no_chart():
     row = next(row for row in ROWS.values() if row.score is None)
     result = Result(contender=row.contenders[0], rounds=[dict.fromkeys(row.metrics, 1.0)])
     assert best_of_families(row.name, [result]) == {}
+
+
+def test_special_methods_are_code_in_names_of_contenders():
+    assert with_code("PyTorch, __getitems__") == "PyTorch, `__getitems__`"
+    rows, runs = read_results(RESULTS)
+    assert not re.search(r"[^`]__\w+__", page(rows, runs, read_documents(RESULTS)))
 
 
 def test_the_published_page_and_table_are_those_of_the_stored_results():

@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import inspect
+import re
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import GenericAlias, ModuleType, UnionType
@@ -40,6 +41,24 @@ def test_the_page_of_a_name_that_is_no_longer_public_is_deleted(tmp_path: Path):
     assert names >= {"index", "gristmill.load", "gristmill.SharedMemoryDataSource"}
     assert "gristmill.InMemoryDataSource" not in names  # an alias, in the table of its module
     assert not (tmp_path / "gristmill.old.md").exists()
+
+
+def test_the_index_of_the_reference_links_to_every_name(tmp_path: Path):
+    reference = load_extension("api_reference")
+    reference.write_pages(tmp_path)
+    index = (tmp_path / "index.md").read_text(encoding="utf-8")
+    for module_name in reference.MODULES:
+        for name in reference.public_names(importlib.import_module(module_name)):
+            assert f"[`{name}`](" in index
+
+
+def test_the_methods_of_a_public_base_are_described_on_its_page_only(tmp_path: Path):
+    load_extension("api_reference").write_pages(tmp_path)
+    derived = (tmp_path / "gristmill.experimental.CacheIterDataset.md").read_text("utf-8")
+    assert {"IterDataset", "StreamSteps"} <= set(re.split("[ ,\n]+", derived))  # autodoc leaves out
+    assert "(gristmill.IterDataset.md)" in derived
+    base = (tmp_path / "gristmill.IterDataset.md").read_text("utf-8")
+    assert "It also has" not in base
 
 
 def load_extension(name: str) -> ModuleType:

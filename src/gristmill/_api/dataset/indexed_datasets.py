@@ -26,6 +26,10 @@ class WindowShuffleMapDataset(PlannedMapDataset[T_co]):
         parent: The dataset to shuffle.
         window_size: The number of elements of a window, at least 1.
         seed: The seed.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If `window_size` or `seed` is not an integer.
     """
 
     def __init__(self, parent: MapDataset[T_co], *, window_size: int, seed: int) -> None:
@@ -46,6 +50,10 @@ class ZipMapDataset(PlannedMapDataset[tuple[T, ...]]):
 
     Args:
         parents: The datasets to combine, all of the same length.
+
+    Raises:
+        PlanError: If there are no parents, or they have different lengths.
+        PlanTypeError: If a parent is not a `MapDataset`.
     """
 
     def __init__(self, parents: Sequence[MapDataset[T]]) -> None:

@@ -625,6 +625,9 @@ class FlatMapIterDataset(PlannedIterDataset[S]):
     Args:
         parent: The stream to read.
         transform: A `FlatMap`. Its `max_fan_out` is not used.
+
+    Raises:
+        PlanTypeError: If `transform` is neither a function nor a `FlatMap`.
     """
 
     def __init__(self, parent: IterDataset[T], transform: SupportsFlatMap[T, S]) -> None:
@@ -645,6 +648,9 @@ class ThreadPrefetchIterDataset(PlannedIterDataset[T_co]):
     Args:
         parent: The stream to read.
         prefetch_buffer_size: A non-negative integer. In Grain, how many elements to compute ahead.
+
+    Raises:
+        PlanError: If `prefetch_buffer_size` is negative.
     """
 
     def __init__(self, parent: IterDataset[T_co], *, prefetch_buffer_size: int) -> None:

@@ -612,6 +612,9 @@ class FlatMapMapDataset(PlannedMapDataset[S]):
     Args:
         parent: The dataset to read.
         transform: A `FlatMap`, with `max_fan_out`.
+
+    Raises:
+        PlanTypeError: If `transform` is neither a function nor a `FlatMap`.
     """
 
     def __init__(self, parent: MapDataset[T], transform: SupportsFlatMap[T, S]) -> None:

@@ -173,6 +173,9 @@ class MapSteps(Dataset, Generic[T_co]):
 
         Args:
             start: The number of the first element.
+
+        Raises:
+            PlanError: If `start` is negative.
         """
         first = as_int("start", start)
         return self._then(map_with_index_node(self, partial(pair_with_index, first)))
@@ -186,6 +189,9 @@ class MapSteps(Dataset, Generic[T_co]):
 
         Args:
             count: The maximum number of elements.
+
+        Raises:
+            PlanError: If `count` is negative.
         """
         return self._slice(slice(as_int("count", count, maximum=ENDLESS)))
 
@@ -198,6 +204,9 @@ class MapSteps(Dataset, Generic[T_co]):
 
         Args:
             count: The number of elements to leave out.
+
+        Raises:
+            PlanError: If `count` is negative.
         """
         return self._slice(slice(as_int("count", count, maximum=ENDLESS), None))
 

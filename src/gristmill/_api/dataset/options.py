@@ -50,6 +50,9 @@ class DatasetOptions:
             shared memory.
         num_bookmarks: How many positions `at` and `from_step` of the dataset may start from where
             steps must be counted, as after packing. Iterators add one from time to time.
+
+    Raises:
+        PlanError: If a ratio is not between 0 and 1, or a value is out of bounds.
     """
 
     filter_warn_threshold_ratio: float | _Default[float] | None = _Default(0.9)

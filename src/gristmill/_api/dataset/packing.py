@@ -88,6 +88,10 @@ class FirstFitPackIterDataset(_BinPackIterDataset):
             multiple of.
         padding_struct: For each feature, the value of padding. By default 0.
         max_sequences_per_bin: The maximum number of documents in a bin. By default there is none.
+
+    Raises:
+        PlanError: If a value is out of bounds, or a feature has no length.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     _is_best_fit = False
@@ -107,6 +111,10 @@ class BestFitPackIterDataset(_BinPackIterDataset):
     ... )
     >>> [row["x"].tolist() for row in packed]
     [[2, 2, 0, 0], [3, 3, 3, 1]]
+
+    Raises:
+        PlanError: If a value is out of bounds, or a feature has no length.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     _is_best_fit = True
@@ -138,6 +146,11 @@ class ConcatThenSplitIterDataset(PlannedIterDataset[dict[str, Any]]):
             `bos_token_id`.
         bos_features: The features of which it is replaced.
         bos_token_id: The token that marks the beginning of a sequence.
+
+    Raises:
+        PlanError: If `length_struct` is nested or out of bounds, or the arguments about the
+            beginning of a sequence contradict each other.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     def __init__(
@@ -192,6 +205,10 @@ class PackAndBatchOperation(Generic[T]):
         length_struct: The length of a row, for each leaf of the records.
         batch_size: The number of rows of a batch.
         max_sequences_per_bin: The maximum number of records in a row. By default there is none.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     length_struct: Any

@@ -35,6 +35,11 @@ class ZipIterDataset(PlannedIterDataset[tuple[T, ...]]):
         parents: The streams to combine.
         strict: Whether it is an error if the streams do not end together. If not, the shortest one
             determines the end.
+
+    Raises:
+        PlanError: If there are no parents; or, with `strict`, when one of them ends before the
+            others.
+        PlanTypeError: If a parent is not an `IterDataset`.
     """
 
     def __init__(self, parents: Sequence[IterDataset[T]], *, strict: bool = True) -> None:
@@ -66,6 +71,10 @@ class InterleaveIterDataset(PlannedIterDataset[T_co]):
             open datasets.
         make_iter_buffer_size: Ignored, as above. In Grain, how many datasets are opened early.
         iter_buffer_size: Ignored, as above. In Grain, how many elements of each are prefetched.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If an argument has the wrong type; of a dataset, when it is opened.
     """
 
     def __init__(
@@ -123,6 +132,10 @@ class WindowShuffleIterDataset(PlannedIterDataset[T_co]):
         parent: The stream to shuffle.
         window_size: The number of elements of a window, at least 1.
         seed: The seed.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     def __init__(self, parent: IterDataset[T_co], *, window_size: int, seed: int) -> None:
@@ -148,6 +161,12 @@ class RebatchIterDataset(PlannedIterDataset[T_co]):
         parent: A stream of batches: trees of arrays with a common first axis.
         batch_size: The number of rows of a batch, at least 1.
         drop_remainder: Whether to drop a last batch with fewer rows.
+
+    Raises:
+        PlanError: If `batch_size` is below 1.
+        PlanTypeError: If an argument has the wrong type.
+        BatchError: When a batch is read, if it has no rows, or its arrays have different numbers of
+            them.
     """
 
     def __init__(
@@ -171,6 +190,10 @@ class RepeatIterDataset(PlannedIterDataset[T_co]):
     Args:
         parent: The stream to repeat.
         num_epochs: The number of epochs, at least 1. `None` means infinitely many.
+
+    Raises:
+        PlanError: If `num_epochs` is below 1.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     def __init__(self, parent: IterDataset[T_co], num_epochs: int | None = None) -> None:
@@ -191,6 +214,10 @@ class LimitIterDataset(PlannedIterDataset[T_co]):
     Args:
         parent: The stream to read.
         count: The maximum number of elements, at least 1.
+
+    Raises:
+        PlanError: If `count` is below 1.
+        PlanTypeError: If `parent` is not an `IterDataset`, or `count` not an integer.
     """
 
     def __init__(self, parent: IterDataset[T_co], count: int) -> None:
@@ -214,6 +241,9 @@ class CacheIterDataset(PlannedIterDataset[T_co]):
 
     Args:
         parent: The stream to read. All its elements must fit into memory.
+
+    Raises:
+        PlanTypeError: If `parent` is not an `IterDataset`.
     """
 
     def __init__(self, parent: IterDataset[T_co]) -> None:

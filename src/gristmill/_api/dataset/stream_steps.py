@@ -160,6 +160,9 @@ class StreamSteps(Dataset, Generic[T_co]):
 
         Args:
             start: The number of the first element.
+
+        Raises:
+            PlanError: If `start` is negative.
         """
         first = as_int("start", start)
         return self._then(counted_map_node(self, partial(pair_with_index, first)))
@@ -194,6 +197,9 @@ class StreamSteps(Dataset, Generic[T_co]):
 
         Args:
             count: The maximum number of elements.
+
+        Raises:
+            PlanError: If `count` is negative.
         """
         number = as_int("count", count)
         return self._then(LimitNode(site=call_site(), parent=plan_of(self), count=number))
@@ -209,6 +215,9 @@ class StreamSteps(Dataset, Generic[T_co]):
 
         Args:
             count: The number of elements to leave out.
+
+        Raises:
+            PlanError: If `count` is negative.
         """
         number = as_int("count", count)
         return self._then(SkipNode(site=call_site(), parent=plan_of(self), count=number))
@@ -224,6 +233,9 @@ class StreamSteps(Dataset, Generic[T_co]):
 
         Args:
             num_epochs: The number of epochs, at least 1. `None` means infinitely many.
+
+        Raises:
+            PlanError: If `num_epochs` is below 1.
         """
         epochs = as_num_epochs(num_epochs)
         node = RepeatStreamNode(site=call_site(), parent=plan_of(self), num_epochs=epochs)

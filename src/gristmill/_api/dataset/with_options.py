@@ -28,6 +28,9 @@ class WithOptionsIterDataset(PlannedIterDataset[T_co]):
     Args:
         parent: The stream to read.
         options: The options to set.
+
+    Raises:
+        PlanTypeError: If `options` is not a `DatasetOptions`.
     """
 
     def __init__(self, parent: IterDataset[T_co], options: DatasetOptions) -> None:

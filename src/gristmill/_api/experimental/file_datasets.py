@@ -122,6 +122,12 @@ class ParquetIterDataset(PlannedIterDataset[dict[str, Any]]):
         path: One path, pattern or URL, or several.
         storage: How to read files on another machine.
         **read_kwargs: Arguments of `pyarrow.parquet.ParquetFile`.
+
+    Raises:
+        MissingFileError: If there is no such file, or a pattern matches none.
+        PlanTypeError: If a path is not a path.
+        MissingExtraError: When the first element is read, if pyarrow is not installed.
+        FormatError: When a file is read, if it is not a Parquet file.
     """
 
     def __init__(

@@ -44,6 +44,9 @@ def apply_transformations(
     Args:
         ds: A dataset.
         transformations: A transformation, or a sequence of them.
+
+    Raises:
+        TransformationTypeError: If one of them is not a transformation.
     """
     return ds.apply(transformations)
 
@@ -97,6 +100,10 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
         max_index: The largest index, below 2**63.
         seed: The seed, below 2**32.
         rounds: The number of rounds of the cipher: even, from 4 to 1024. Datasets use 4.
+
+    Raises:
+        PlanError: If `index` is above `max_index`, `rounds` is odd, or a value is out of bounds.
+        PlanTypeError: If an argument has the wrong type.
     """
     even = "rounds must be an even integer between 4 and 1024"
     if as_int("rounds", rounds, minimum=4, maximum=1024, phrase=even) % 2:

@@ -68,6 +68,10 @@ read_options=ReadOptions(num_threads=16, prefetch_buffer_size=50))
 
     Returns:
         Options for `mp_prefetch` and `to_iter_dataset`.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If an argument has the wrong type.
     """
     count = as_int("samples_to_check", samples_to_check, minimum=1)
     budget = None if ram_budget_mb is None else as_int("ram_budget_mb", ram_budget_mb) * _MB

@@ -22,6 +22,9 @@ class RngPool:
 
     Args:
         seed: The seed of all generators.
+
+    Raises:
+        PlanTypeError: If `seed` is not an integer.
     """
 
     def __init__(self, seed: int) -> None:

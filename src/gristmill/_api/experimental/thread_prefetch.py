@@ -49,6 +49,9 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         parent: The iterator to read.
         prefetch_buffer_size: The maximum number of elements to compute ahead. With 0 there is no
             thread.
+
+    Raises:
+        PlanError: If `prefetch_buffer_size` is negative.
     """
 
     def __init__(self, parent: CheckpointableIterator[T], prefetch_buffer_size: int) -> None:
@@ -145,6 +148,10 @@ def multithread_prefetch(
         num_threads: In Grain, the number of threads.
         buffer_size: In Grain, the number of elements that each thread computes ahead.
         sequential_slice: Ignored. In Grain, it determines which records each thread reads.
+
+    Raises:
+        PlanError: If a number is negative.
+        PlanTypeError: If one is not an integer.
     """
     del sequential_slice
     threads = as_int("num_threads", num_threads)

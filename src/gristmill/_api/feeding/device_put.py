@@ -38,6 +38,10 @@ def device_put(
 
     Returns:
         A stream of the same elements, as `jax.Array`s.
+
+    Raises:
+        PlanError: If the size of a buffer is negative.
+        PlanTypeError: If `device` is none of these.
     """
     return _OnDevice(
         ds,

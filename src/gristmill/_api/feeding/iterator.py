@@ -243,7 +243,11 @@ class FeedIterator(DatasetIterator[Tree]):
         self._ledger = ledger
 
     def start_prefetch(self) -> None:
-        """Start to place batches on the devices, before the first `next`."""
+        """Start to place batches on the devices, before the first `next`.
+
+        Raises:
+            ClosedError: If the iterator was closed.
+        """
         if self._is_closed:
             raise ClosedError("The iterator was closed. Make a new one from the loader or dataset.")
         self._unpark()

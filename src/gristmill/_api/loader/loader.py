@@ -241,6 +241,9 @@ class DataLoader(GrainDataLoader, ReportedRun):
 
         Args:
             num_epochs: The number of epochs, at least 1.
+
+        Raises:
+            PlanError: If `num_epochs` is below 1.
         """
         return LoaderEpochs(self, as_int("num_epochs", num_epochs, minimum=1))
 

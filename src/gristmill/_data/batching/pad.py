@@ -155,6 +155,11 @@ def pad_batch(elements: Sequence[Element], **options: Any) -> Tree:
     Args:
         elements: The elements of the batch.
         **options: The arguments of `PadBatch`.
+
+    Raises:
+        PlanError: If an option is out of range, or contradicts another one.
+        PlanTypeError: If an option has the wrong type.
+        BatchError: If an array is longer than `length`, or the elements differ in structure.
     """
     return PadBatch(**options)(elements)
 

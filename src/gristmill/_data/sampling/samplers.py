@@ -96,6 +96,10 @@ class SequentialSampler:
 
     >>> [SequentialSampler(3)[i].record_key for i in range(3)]
     [0, 1, 2]
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     def __init__(
@@ -176,6 +180,10 @@ class IndexSampler:
     >>> sampler = IndexSampler(num_records=5, shuffle=True, seed=42, num_epochs=2)
     >>> [sampler[index].record_key for index in range(len(sampler))]
     [4, 1, 2, 3, 0, 2, 0, 3, 1, 4]
+
+    Raises:
+        PlanError: If a value is out of bounds, or `shuffle` is set without a `seed`.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     def __init__(

@@ -170,6 +170,12 @@ def open_source(
         storage: How files in a store are read.
         **options: Further arguments of the source: `columns`, `types`, `delimiter`,
             `has_header`, `split`, `table`, `query` or `by`.
+
+    Raises:
+        MissingFileError: If there is no such file, or a pattern matches none.
+        FormatError: If the format cannot be detected.
+        PlanError: If `format` is unknown, or an option does not fit the format.
+        PlanTypeError: If an argument has the wrong type.
     """
     name = detect_format(path, storage) if format is None else format
     if name not in FORMATS:

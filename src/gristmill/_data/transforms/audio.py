@@ -59,6 +59,13 @@ class DecodeAudio(Map):
         start_s: Where to begin, in seconds. Nothing before it is decoded, if the format permits.
         duration_s: The length to decode, in seconds; by default to the end. A file that ends
             earlier is shorter.
+
+    Raises:
+        PlanError: If a value is out of bounds, or `mono` is set for integers.
+        PlanTypeError: If an argument has the wrong type.
+        MissingExtraError: When the first sound is decoded, if soundfile is not installed.
+        CorruptFileError: When a sound is decoded, if it is damaged or not one that libsndfile
+            reads.
     """
 
     key: str | None = "audio"

@@ -206,6 +206,10 @@ class Batch(_Transformation):
 
     >>> Batch(batch_size=128, drop_remainder=True)
     Batch(batch_size=128, drop_remainder=True, batch_fn=None)
+
+    Raises:
+        PlanError: If `batch_size` is below 1.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     batch_size: int

@@ -36,6 +36,10 @@ class Feature:
         default: Value if the feature is missing: one for all items, or one for each.
         is_raw: Whether the feature is one value of bytes that contains all numbers, in C order and
             little-endian, as `gristmill convert` stores arrays.
+
+    Raises:
+        PlanError: If a size is negative, or `default` does not fit the shape and type.
+        PlanTypeError: If `shape` or `dtype` is not a possible one.
     """
 
     shape: tuple[int, ...] | None = ()
@@ -75,6 +79,10 @@ class ParseExample(Map):
     {'label': array([7])}
     >>> ParseExample({"label": Feature((), np.int32)}).map(record)
     {'label': np.int32(7)}
+
+    Raises:
+        PlanTypeError: If `features` is not a dict of `Feature`s; or, when a record is parsed, if it
+            is not bytes.
     """
 
     features: Mapping[str, Feature] | None = None
@@ -91,6 +99,10 @@ class ParseExample(Map):
 
         Args:
             path: The path of `features.json`.
+
+        Raises:
+            MissingFileError: If the file does not exist.
+            FormatError: If it does not contain features.
         """
         try:
             with open(path, encoding="utf-8") as file:

@@ -66,6 +66,12 @@ class DecodeImage(Map):
             quarter or an eighth of its size if that is at least this large, which takes less time
             than to decode and resize it. Other files, and smaller images, keep their size. By
             default nothing is scaled.
+
+    Raises:
+        PlanError: If `mode` or `min_size` is not a possible one.
+        PlanTypeError: If `key` is not a string.
+        FormatError: When an image is decoded, if its format is unknown or it has too many pixels.
+        CorruptFileError: When an image is decoded, if it is truncated or damaged.
     """
 
     key: str | None = "image"
@@ -101,6 +107,10 @@ class DecodeImage(Map):
             value: The bytes of the file, or a value of Hugging Face's image columns.
             crop: A function from height and width of the image to a crop within it: top, left,
                 height and width.
+
+        Raises:
+            FormatError: If the format is unknown, or the image has too many pixels.
+            CorruptFileError: If the image is truncated or damaged.
         """
         encoded, path = bytes_of(value, "An image", "DecodeImage")
         checked = None if crop is None else _checked(crop)
@@ -176,6 +186,13 @@ class DecodeRandomCrop(RandomMap):
         size: Height and width of the crop. An image must be at least as large.
         key: Key of the bytes in the element, a dict; `None` if the element is the bytes.
         mode: The colour mode to convert to: `"RGB"`, `"RGBA"` or `"L"`.
+
+    Raises:
+        PlanError: If `mode` or `size` is not a possible one; or, when an image is decoded, if it is
+            smaller than the crop.
+        PlanTypeError: If `key` is not a string.
+        FormatError: When an image is decoded, if its format is unknown.
+        CorruptFileError: When an image is decoded, if it is truncated or damaged.
     """
 
     size: tuple[int, int]

@@ -131,6 +131,10 @@ class BatchOperation:
         batch_size: The number of elements in a batch.
         drop_remainder: Whether to drop the last, smaller batch.
         batch_fn: Makes a batch of a list of elements; by default they are stacked.
+
+    Raises:
+        PlanError: If `batch_size` is below 1.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     batch_size: int

@@ -45,6 +45,10 @@ class Window:
         stride: The distance between the starts of two windows. By default `size`.
         drop_remainder: Whether to drop a last, smaller window of elements that are in no other.
         batch_fn: A function from a list of elements to a window, instead of stacking.
+
+    Raises:
+        PlanError: If `size` or `stride` is below 1.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     size: int
@@ -85,6 +89,9 @@ class Scan:
             value and an output. It must be deterministic.
         initial: The first carried value: a number, a string, an array, or a dict, list or tuple of
             such values.
+
+    Raises:
+        PlanTypeError: If `function` cannot be called, or `initial` cannot be part of a state.
     """
 
     function: Callable[[Any, Any], tuple[Any, Any]]

@@ -48,6 +48,12 @@ class DecodeVideo(Map):
         start: The number of the first frame.
         every: The distance between two frames: 1 for all, 2 for every second one.
         num_frames: The number of frames; by default all to the end. A shorter video is an error.
+
+    Raises:
+        PlanError: If a value is out of bounds.
+        PlanTypeError: If `key` or a number has the wrong type.
+        MissingExtraError: When the first video is decoded, if PyAV is not installed.
+        CorruptFileError: When a video is decoded, if it is damaged or not one that FFmpeg reads.
     """
 
     key: str | None = "video"

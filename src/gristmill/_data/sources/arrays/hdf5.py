@@ -48,6 +48,14 @@ class Hdf5Source(ChunkedSource):
         columns: The names of the datasets to read, by default all. They must have the same length.
         cache_bytes: How much memory each process uses for chunks.
         storage: How files in a store are fetched. They are downloaded to a cache folder first.
+
+    Raises:
+        MissingFileError: If there is no such file, or a pattern matches none.
+        PlanTypeError: If an argument has the wrong type.
+        MissingExtraError: If h5py is not installed.
+        FormatError: When records are first read, if a file is not an HDF5 file with arrays of
+            records.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     def __init__(

@@ -56,6 +56,13 @@ class NumpySource(RawSource):
         paths: A path, a URL, a pattern with `*`, or a list of them. A dict of these names the
             arrays, and then records are dicts; all arrays must have the same length.
         storage: How files in a store are read.
+
+    Raises:
+        MissingFileError: If there is no such file, or a pattern matches none.
+        PlanTypeError: If an argument has the wrong type.
+        PlanError: If `paths` names no file.
+        FormatError: When records are first read, if a file is not a NumPy file.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     @staticmethod

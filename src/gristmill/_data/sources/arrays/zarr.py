@@ -55,6 +55,12 @@ class ZarrSource(ChunkedSource):
         columns: The names of the arrays to read, by default all. They must have the same length.
         cache_bytes: How much memory each process uses for chunks.
         storage: How files in a store are read, but for the cache: chunks are not stored on disk.
+
+    Raises:
+        MissingFileError: If there is no such folder.
+        MissingExtraError: If zarr is not installed.
+        FormatError: When records are first read, if the folder is not an array or group of Zarr.
+        CorruptFileError: When records are read, if a chunk is damaged.
     """
 
     def __init__(

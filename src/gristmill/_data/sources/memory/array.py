@@ -25,6 +25,10 @@ class ArraySource:
     Args:
         arrays: A pytree of arrays whose first axes have the same length. Any object with
             `__array__`, such as a `jax.Array`, counts as an array.
+
+    Raises:
+        PlanError: If there is no array, or the arrays have different lengths.
+        PlanTypeError: If a leaf is not an array.
     """
 
     def __init__(self, arrays: Tree) -> None:

@@ -44,6 +44,10 @@ class FrameSource:
     Args:
         frame: A DataFrame, a Series, or what holds the same in pyarrow. Later changes to it may or
             may not be seen, as its library decides.
+
+    Raises:
+        PlanTypeError: If `frame` is none of these.
+        PlanError: If two columns have the same name.
     """
 
     def __init__(self, frame: object) -> None:

@@ -23,6 +23,10 @@ class RangeDataSource:
         start: The first integer.
         stop: The end of the range, which is not part of it.
         step: The difference between neighbours; negative to count down.
+
+    Raises:
+        PlanError: If `step` is 0.
+        PlanTypeError: If an argument has the wrong type.
     """
 
     def __init__(self, start: int, stop: int, step: int) -> None:

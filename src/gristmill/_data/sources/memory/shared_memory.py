@@ -50,6 +50,11 @@ class SharedMemoryDataSource:
     Args:
         elements: The records to store.
         name: A name without slashes, by which other processes attach.
+
+    Raises:
+        PlanError: If neither `elements` nor `name` is passed.
+        PlanTypeError: If an argument has the wrong type.
+        SourceError: If there is no shared memory of that name.
     """
 
     def __init__(

@@ -95,6 +95,13 @@ class ArrayRecordDataSource:
             `{"index_storage_option": "offloaded"}`.
         storage: How files in a store are fetched. The library reads only local files, so they are
             downloaded to a cache folder first.
+
+    Raises:
+        MissingFileError: If there is no such file, or a pattern matches none.
+        PlanTypeError: If an argument has the wrong type.
+        MissingExtraError: If array-record is not installed.
+        FormatError: When records are first read, if a file is not an ArrayRecord file.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     def __init__(

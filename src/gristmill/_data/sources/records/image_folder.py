@@ -40,6 +40,11 @@ class ImageFolderSource:
     Args:
         folder: A path, or a URL such as `s3://bucket/train`.
         storage: How files in a store are read.
+
+    Raises:
+        MissingFileError: If there is no such folder.
+        PlanTypeError: If an argument has the wrong type.
+        FormatError: If the folder holds no images.
     """
 
     def __init__(

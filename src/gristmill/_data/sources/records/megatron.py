@@ -49,6 +49,11 @@ class MegatronSource:
         paths: The `.idx` files, or their paths without this suffix: a path, a URL, a pattern with
             `*`, or a list of them. The `.bin` files must be beside them.
         storage: How files in a store are read.
+
+    Raises:
+        MissingFileError: If a `.bin` or `.idx` file does not exist.
+        FormatError: When records are first read, if a file is not one of Megatron's.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     def __init__(self, paths: Paths, *, storage: StorageOptions | None = None) -> None:

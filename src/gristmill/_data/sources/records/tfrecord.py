@@ -55,6 +55,12 @@ class TFRecordSource:
         paths: A path, a URL such as `gs://bucket/train.tfrecord`, a pattern with `*`, or a list of
             them.
         storage: How files in a store are read.
+
+    Raises:
+        MissingFileError: If there is no such file, or a pattern matches none.
+        PlanTypeError: If an argument has the wrong type.
+        FormatError: When records are first read, if a file is not a TFRecord file.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     def __init__(self, paths: Paths, *, storage: StorageOptions | None = None) -> None:

@@ -54,6 +54,14 @@ class SqliteSource:
         table: The table or view to read. Not needed if the database has only one.
         query: The `SELECT` statement to read instead of a table.
         storage: How a file in a store is fetched.
+
+    Raises:
+        MissingFileError: If there is no such file.
+        PlanTypeError: If an argument has the wrong type.
+        PlanError: If both `table` and `query` are passed, or neither and there are several tables.
+        FormatError: When records are first read, if the file is not an SQLite database.
+        CorruptFileError: When records are read, if the file is damaged.
+        ChangedFileError: When records are read, if the database has changed since.
     """
 
     def __init__(

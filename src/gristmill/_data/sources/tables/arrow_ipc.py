@@ -64,6 +64,13 @@ class ArrowSource(TableSource):
             columns.
         columns: The names of the columns to read, by default all.
         storage: How files in a store are read.
+
+    Raises:
+        MissingFileError: If there is no such file, or a pattern matches none.
+        PlanTypeError: If an argument has the wrong type.
+        MissingExtraError: If pyarrow is not installed.
+        FormatError: When records are first read, if a file is not an Arrow file or stream.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     def __init__(

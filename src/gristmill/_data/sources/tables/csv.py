@@ -57,6 +57,15 @@ class CsvSource:
         has_header: Whether the first record of each file contains the names of the columns. If
             not, the columns are named f0, f1, and so on.
         storage: How files in a store are read.
+
+    Raises:
+        MissingFileError: If there is no such file, or a pattern matches none.
+        PlanTypeError: If an argument has the wrong type.
+        PlanError: If `delimiter` is not one ASCII character, or a type is not one of Arrow.
+        MissingExtraError: If pyarrow is not installed.
+        FormatError: When records are first read, if a file is not text in UTF-8, or its header does
+            not fit.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     def __init__(

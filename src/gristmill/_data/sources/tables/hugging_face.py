@@ -43,6 +43,10 @@ class HuggingFaceSource(TableSource):
         split: The split to read, if the folder contains several.
         columns: The names of the columns to read, by default all.
         storage: How files in a store are read.
+
+    Raises:
+        MissingFileError: If there is no such folder, or a file is missing in it.
+        FormatError: If `save_to_disk` did not write the folder.
     """
 
     def __init__(

@@ -72,6 +72,14 @@ class ParquetSource(TableSource):
         columns: The names of the columns to read, by default all.
         storage: How files in a store are read.
         cache_bytes: The size of the cache of decoded row groups, in each process.
+
+    Raises:
+        MissingFileError: If there is no such file, or a pattern matches none.
+        PlanTypeError: If an argument has the wrong type.
+        PlanError: If `cache_bytes` is negative.
+        MissingExtraError: If pyarrow is not installed.
+        FormatError: When records are first read, if a file is not a Parquet file.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     def __init__(

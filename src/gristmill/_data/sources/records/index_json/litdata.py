@@ -85,6 +85,11 @@ class LitDataSource:
     Args:
         path: The folder, or its URL, that contains `index.json` and the chunks.
         storage: How files in a store are read.
+
+    Raises:
+        MissingFileError: If the folder has no such index.
+        FormatError: When records are first read, if the chunks are encrypted or of another form.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     def __init__(

@@ -58,6 +58,11 @@ class MdsSource:
     Args:
         path: The folder, or its URL, that contains `index.json` and the shards.
         storage: How files in a store are read.
+
+    Raises:
+        MissingFileError: If the folder has no such index.
+        FormatError: When records are first read, if a shard has an unknown version or encoding.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     def __init__(

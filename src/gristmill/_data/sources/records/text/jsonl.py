@@ -41,6 +41,13 @@ class JsonLinesSource:
         paths: A path, a URL such as `s3://bucket/train.jsonl`, a pattern with `*`, or a list of
             them.
         storage: How files in a store are read.
+
+    Raises:
+        MissingFileError: If there is no such file, or a pattern matches none.
+        PlanTypeError: If an argument has the wrong type.
+        FormatError: When records are first read, if a file is not text with one object in JSON per
+            line.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     def __init__(self, paths: Paths, *, storage: StorageOptions | None = None) -> None:

@@ -36,6 +36,13 @@ class TextSource:
             them.
         by: What a record is: "line" or "paragraph".
         storage: How files in a store are read.
+
+    Raises:
+        MissingFileError: If there is no such file, or a pattern matches none.
+        PlanTypeError: If an argument has the wrong type.
+        PlanError: If `by` is neither of the two.
+        FormatError: When records are first read, if a file is not text in UTF-8.
+        CorruptFileError: When records are read, if a file is truncated or damaged.
     """
 
     def __init__(
