@@ -169,7 +169,15 @@ class BatchError(GristmillError, ValueError):
 
 
 class StructureError(BatchError, TypeError):
-    """Some records do not fit into one batch, because their trees are not alike."""
+    """Some records do not fit into one batch, because their trees are not alike.
+
+    >>> from gristmill import load
+    >>> try:
+    ...     list(load([{"x": 1}, {"y": 2}], batch_size=2, num_epochs=1))
+    ... except StructureError as error:
+    ...     print(error.row)
+    1
+    """
 
 
 class SourceError(GristmillError, RuntimeError):
