@@ -380,7 +380,7 @@ def test_a_compressed_page_is_not_decompressed(serve_http: Serve):
 
 def test_the_files_of_a_page_are_found(serve_http: Serve):
     page = "<a href='a.bin'>ä</a> <a href='b.txt'>b</a>".encode("latin-1")
-    store = serve_http({"a/": page})
+    store = serve_http({"a/": page, "a/a.bin": b"content"})
     store.server.faults = always(
         alters(lambda response: Response(response.status, {**response.headers, **PAGE}, page))
     )

@@ -1,7 +1,7 @@
 """Records that are decoded together are those that TFDS decodes one by one."""
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import hypothesis.extra.numpy as hnp
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tensorflow_datasets.core.features import image_feature
 
 from gristmill._api.adapters.tfds.decode import LazyFeatures, RecordDecoder
 from gristmill._api.adapters.tfds.layout import make_layout
@@ -25,6 +26,14 @@ FEATURES = tfds.features.FeaturesDict(
         "image": tfds.features.Image(shape=(4, 5, 1)),
     }
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _decode_with_pillow() -> Iterator[None]:
+    """Let TFDS decode with Pillow, as it does where OpenCV, which other tests use, is missing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(image_feature, "cv2", None)
+        yield
 
 
 class UndecodableError(Exception):

@@ -331,7 +331,7 @@ def test_invalid_seeds_and_collate_functions_are_errors():
         gristmill.from_torch(Stream(3), seed=1)
     with pytest.raises(PlanTypeError, match="`collate_fn` must be a function of a list"):
         gristmill.from_torch([1], collate_fn=cast(Any, 3))
-    with pytest.raises(PlanError, match="`seed` must be"):
+    with pytest.raises(PlanError, match="Seed must be"):
         gristmill.from_torch(Items(ragged), seed=-1)
 
 

@@ -1,5 +1,6 @@
 """A source over the frames of pandas and polars, and over the tables of pyarrow."""
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex, TypeAlias, cast, final
 
@@ -7,22 +8,13 @@ import numpy as np
 
 from gristmill._base.indices import as_indices, check_index, check_indices
 from gristmill._base.trees.columns import Columns, as_numpy_index
-from gristmill._data.sources.tables.arrow_values import (
-    ArrowArray,
-    concatenate,
-    dense_of,
-    load_pyarrow,
-    null_rows,
-    take,
-    to_dense,
-    to_values,
-)
+from gristmill._data.sources.memory.series_column import SeriesColumn
 from gristmill.errors import PlanError, PlanTypeError
 from gristmill.types import AnyArray, Element, Span
 
 _MAX_COLUMNS_IN_REPR = 3
 
-_Column: TypeAlias = "AnyArray | _SeriesColumn"
+_Column: TypeAlias = AnyArray | SeriesColumn
 
 
 @final
@@ -157,21 +149,6 @@ def _as_names(labels: Any) -> list[str]:
     return names
 
 
-@final
-class _SeriesColumn:
-    """A column of any values. Those that are null are `None`."""
-
-    def __init__(
-        self, series: Any, take: Callable[[Any, Any], list[Element]], dtype: object
-    ) -> None:
-        self._series = series
-        self._take = take
-        self.dtype = dtype
-
-    def take(self, indices: Span) -> list[Element]:
-        return self._take(self._series, indices)
-
-
 def _take(column: _Column, indices: Any) -> list[Element]:
     if isinstance(column, np.ndarray):
         taken: AnyArray = column[as_numpy_index(indices)]
@@ -183,7 +160,7 @@ def _pandas_column(series: Any) -> _Column:
     dtype = series.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "biufcmM":
         return series.to_numpy()
-    return _SeriesColumn(series.array, _take_pandas, series.dtype)
+    return SeriesColumn(series.array, _take_pandas, series.dtype)
 
 
 def _take_pandas(array: Any, indices: Any) -> list[Element]:
@@ -204,7 +181,7 @@ def _polars_column(series: Any) -> _Column:
         array: AnyArray = series.to_numpy()
         if array.dtype.kind in "biufcmM":
             return array
-    return _SeriesColumn(series, _take_polars, kind)
+    return SeriesColumn(series, _take_polars, kind)
 
 
 def _take_polars(series: Any, indices: Any) -> list[Element]:
@@ -212,23 +189,9 @@ def _take_polars(series: Any, indices: Any) -> list[Element]:
 
 
 def _arrow_column(column: Any) -> _Column:
-    array = _as_one_array(column)
-    if dense_of(array.type) is not None and null_rows(array) is None:
-        return to_dense(array)
-    return _SeriesColumn(array, _take_arrow, array.type)
-
-
-def _as_one_array(column: Any) -> ArrowArray:
-    """Return a column as an Arrow array, which is a copy if the column is in several chunks."""
-    pa = load_pyarrow("an Arrow table")
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    chunks: list[ArrowArray] = column.chunks
-    return concatenate(chunks) if chunks else pa.nulls(0, column.type)
-
-
-def _take_arrow(array: ArrowArray, indices: Any) -> list[Element]:
-    return to_values(take(array, np.asarray(indices, np.int64)))
+    # Imported only now: of the programs that use a list as a source, few have pyarrow.
+    module: Any = importlib.import_module("gristmill._data.sources.memory.arrow_column")
+    return module.make_column(column)
 
 
 _MAKE_COLUMN: dict[str, Callable[[Any], _Column]] = {
