@@ -289,7 +289,8 @@ class TuningPolicy:
     """The consumer does not need all actors if it waits for less than this share."""
 
     elastic_release_s: float = 10.0
-    """An actor is released after this time without need: starting another one takes seconds."""
+    """An eighth of the actors, at least one, is released after this time without need: starting
+    another one takes seconds."""
 
     shared_block_records: int = 256
     """Records of a block of a shared pool. All readers have to request the same blocks, so their
