@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
 
 from gristmill._base.extras import load_extra
-from gristmill._engine.executors.pools.job import Job
+from gristmill._engine.executors.pools.job import Job, jobs_in
 from gristmill._engine.executors.pools.task import Task
 from gristmill._engine.executors.pools.window import duplicate_after_s, next_typical_s
 from gristmill._engine.executors.ray.pool import RayPool
@@ -145,9 +145,7 @@ class Broker:
         ray: Any = load_extra("ray", extra="ray", wanted_by="a shared pool")
         sys.path.extend(entry for entry in opening.path if entry not in sys.path)
         chunks = ray.get(payload[0])
-        loaded = load_each(chunks[0], [chunk.copy() for chunk in chunks[1:]])
-        next(loaded)  # `worker_init_fn`, for the workers
-        jobs: Sequence[Job] = next(loaded)
+        jobs = jobs_in(load_each(chunks[0], [chunk.copy() for chunk in chunks[1:]]))
         self._opening = opening
         self._grid = max(1, jobs[0].policy.shared_block_records // _records_of(jobs))
         self._blocks = SharedBlocks(opening.options.shared_pool_bytes)
