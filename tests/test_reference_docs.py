@@ -14,24 +14,7 @@ import pytest
 import gristmill
 from gristmill import MapDataset
 from gristmill.errors import GristmillError
-
-MODULES = [
-    "gristmill",
-    "gristmill.checkpoint",
-    "gristmill.constants",
-    "gristmill.errors",
-    "gristmill.experimental",
-    "gristmill.exporters",
-    "gristmill.monitoring",
-    "gristmill.multiprocessing",
-    "gristmill.options",
-    "gristmill.samplers",
-    "gristmill.sharding",
-    "gristmill.sources",
-    "gristmill.testing",
-    "gristmill.transforms",
-    "gristmill.types",
-]
+from tests.public_modules import PUBLIC_MODULES
 
 WITHOUT_EXAMPLE = {
     "gristmill.from_tfds": "needs a dataset that was downloaded",
@@ -46,7 +29,7 @@ CHECK = re.compile(r"_?(as_(int|bool|kind|list|seed|seconds|amount|names|placeme
 
 def public_names() -> Iterator[Any]:
     seen: set[int] = set()
-    for module in MODULES:
+    for module in PUBLIC_MODULES:
         facade = importlib.import_module(module)
         for name in facade.__all__:
             found = getattr(facade, name)

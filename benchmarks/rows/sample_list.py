@@ -22,9 +22,7 @@ from benchmarks._model import (
 )
 from benchmarks._processes import count_workers, memory_of, worker_pids
 from benchmarks._samples import Samples
-
-NUM_LATER = 4
-NUM_MORE = 20  # batches that each epoch continues for before it is abandoned
+from benchmarks.rows.later_epochs import NUM_LATER, NUM_MORE
 
 
 def measure(program: Callable[..., Any], contender: Contender, settings: Settings) -> Measurement:
